@@ -1,0 +1,2 @@
+//! ovn-k8s-cni-overlay
+fn main() {}

@@ -1,0 +1,2 @@
+//! ovnkube
+fn main() {}
