@@ -1,1 +1,19 @@
-//! kapi
+//! The parts of Kubernetes and k8s.ovn.org objects that we read, in slim form, and the codecs of the
+//! annotations that are the contract between the processes. Pure: decoding only, no client.
+//!
+//! Objects keep just the fields some feature uses: a node process holds thousands of them.
+
+pub mod annotations;
+mod meta;
+mod namespace;
+mod node;
+mod object;
+mod pod;
+mod selector;
+
+pub use meta::Meta;
+pub use namespace::Namespace;
+pub use node::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus};
+pub use object::{Object, ObjectKey, Resource};
+pub use pod::{Pod, PodIp, PodKey, PodPhase, PodSpec, PodStatus};
+pub use selector::{LabelSelector, Operator, Requirement};
