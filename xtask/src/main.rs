@@ -1,2 +1,11 @@
-//! xtask
-fn main() {}
+//! Developer commands: `cargo xtask --help`.
+
+mod cli;
+mod progress;
+mod setup;
+
+use clap::Parser;
+
+fn main() -> anyhow::Result<()> {
+    cli::run(cli::Cli::parse())
+}

@@ -1,1 +1,16 @@
-//! devcluster
+//! A Kubernetes cluster for development on one machine: network namespaces as nodes with real OVN and Open vSwitch.
+//!
+//! ```text
+//!  builder (test, bench, demo) ── pipes ──▶ first process of node1 ─▶ ovsdb-server, vswitchd, northd, ovn-controller,
+//!      │                      ╲                                     ovnkube, pods …
+//!      │                       ╲─────────▶ first process of node2 ─▶ …
+//!      └─ API server ◀─ 172.18.0.254 ── underlay (bridge in its own namespace)
+//! ```
+//!
+//! A node is a network, mount and PID namespace, held by its first process (`devcluster-init`) and by nothing else.
+//! When the builder goes away, in whatever way, the pipe to the first process closes, it exits, and the kernel frees
+//! everything with it. Namespaces have no names and mounts are private, so nothing of a node is visible, or can stay
+//! behind, outside; its files live in one directory that a small process removes when the builder is gone.
+
+pub mod wire;
+pub mod prefix;
