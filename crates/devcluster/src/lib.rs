@@ -12,5 +12,18 @@
 //! everything with it. Namespaces have no names and mounts are private, so nothing of a node is visible, or can stay
 //! behind, outside; its files live in one directory that a small process removes when the builder is gone.
 
-pub mod wire;
+mod addresses;
+pub mod binaries;
+mod cluster;
+pub mod node;
 pub mod prefix;
+mod space;
+pub mod underlay;
+pub mod wire;
+mod work_dir;
+
+pub use addresses::{Families, GATEWAY, chassis, node_mac};
+pub use cluster::{Builder, Cluster};
+pub use node::{Daemon, Node};
+pub use space::{Process, Space};
+pub use wire::{Exit, Program};

@@ -141,7 +141,8 @@ fn system() -> Option<Prefix> {
         let link = links.join(target.file_name()?);
         if std::fs::read_link(&link).ok().as_ref() != Some(target) {
             // Another start may make the same link at the same time: the rename is atomic.
-            let fresh = links.join(format!(".{}.{}", link.file_name()?.to_string_lossy(), std::process::id()));
+            let fresh =
+                links.join(format!(".{}.{}", link.file_name()?.to_string_lossy(), std::process::id()));
             let _ = std::fs::remove_file(&fresh);
             std::os::unix::fs::symlink(target, &fresh).ok()?;
             std::fs::rename(&fresh, &link).ok()?;
@@ -152,7 +153,11 @@ fn system() -> Option<Prefix> {
 
 /// `ovn-northd 24.03.2` → (24, 3).
 fn parse_version(text: &str) -> Option<(u32, u32)> {
-    let word = text.lines().next()?.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
+    let word = text
+        .lines()
+        .next()?
+        .split_whitespace()
+        .find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
     let mut parts = word.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }

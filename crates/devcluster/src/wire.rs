@@ -4,7 +4,7 @@
 //! of its input tells the first process that the builder is gone; it then exits, and the kernel ends everything
 //! in its PID namespace and frees the namespaces.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -93,9 +93,53 @@ pub struct Exit {
     pub micros: u64,
 }
 
+/// Directories that every node has for itself.
+pub const PRIVATE: [&str; 8] = [
+    "/run",
+    "/var/log",
+    "/etc/openvswitch",
+    "/etc/ovn",
+    "/etc/cni/net.d",
+    "/var/lib/ovn",
+    "/var/lib/openvswitch",
+    "/opt/cni/bin",
+];
+
 /// How the first process of a node lays out the node's files.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Layout {
-    /// Directory of the node outside; becomes `/run`, `/var/log` parts and the upper layers of `/etc`, `/var/lib`, `/opt`.
+    /// Host name.
+    pub name: String,
+    /// Directory of the node outside; it holds the private directories under `root`.
     pub dir: PathBuf,
+}
+
+// === impl Layout ===
+
+impl Layout {
+    /// Where a file in one of the [`PRIVATE`] directories is for those outside the node.
+    pub fn outside(&self, path: &Path) -> PathBuf {
+        let path = path
+            .strip_prefix("/var/run")
+            .map_or_else(|_| path.to_path_buf(), |rest| Path::new("/run").join(rest));
+        self.dir.join("root").join(path.strip_prefix("/").unwrap_or(&path))
+    }
+}
+
+// === impl Exit ===
+
+impl Exit {
+    /// Whether the program ended by itself with code 0.
+    pub fn success(&self) -> bool {
+        self.code == Some(0)
+    }
+
+    /// `exit code 1` or `signal 9`.
+    pub fn how(&self) -> String {
+        match (self.code, self.signal) {
+            (Some(code), _) => format!("exit code {code}"),
+            (None, Some(signal)) => format!("signal {signal}"),
+            (None, None) => "unknown end".to_owned(),
+        }
+    }
 }

@@ -45,7 +45,10 @@ pub(super) fn newest(cache: &Path) -> Option<Prefix> {
 
 /// Downloads, unpacks and wraps. The directory appears under its final name only when it is whole.
 pub(super) fn make(cache: &Path, progress: &dyn Fn(&str)) -> Result<Prefix> {
-    ensure!(have(), "OVN is missing or too old, and this system has no apt to get it with; install OVN 24.03 or newer");
+    ensure!(
+        have(),
+        "OVN is missing or too old, and this system has no apt to get it with; install OVN 24.03 or newer"
+    );
     fs::create_dir_all(cache).with_context(|| format!("making {}", cache.display()))?;
     let work = tempfile::Builder::new().prefix("making-").tempdir_in(cache)?;
     let apt = Apt::new(work.path())?;
