@@ -1,1 +1,36 @@
-//! compile
+//! From the cluster's tables to the OVN rows they ask for: one pure function per feature.
+//!
+//! [`compile`] answers for one [`Key`] which rows it wants ([`Desired`]), without looking at what a database
+//! holds; the planner compares the two. The other direction lives here too: [`identity`] tells for a row found in
+//! a database what it is called and which key it would belong to, so that leftovers and rows of another
+//! implementation are recognised.
+
+mod acl;
+mod cluster;
+mod desired;
+pub mod identity;
+mod local_node;
+mod namespace;
+mod pod;
+pub mod pod_network;
+mod remote_node;
+mod routes;
+mod settings;
+pub mod table;
+
+pub use desired::{Desired, Member, RowId, RowSpec, Value};
+pub use settings::Settings;
+pub use table::{Db, Table};
+
+use world::{Key, World};
+
+/// The rows `key` wants now. An empty answer means: nothing, so whatever the key owns goes away.
+pub fn compile(world: &World, settings: &Settings, key: &Key) -> Desired {
+    match key {
+        Key::Cluster => cluster::rows(settings),
+        Key::LocalNode => local_node::rows(world, settings),
+        Key::RemoteNode(name) => remote_node::rows(world, settings, name),
+        Key::Namespace(name) => namespace::rows(world, settings, name),
+        Key::Pod(pod) => pod::rows(world, settings, pod),
+    }
+}

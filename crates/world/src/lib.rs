@@ -1,1 +1,14 @@
-//! world
+//! The cluster as tables: what the API holds, parsed once, with a record of which parts changed.
+//!
+//! Changes go in through `apply_*`, `remove_*` and `replace_*`; each marks the [`Key`]s whose desired rows may
+//! differ now. Nothing here knows of OVN.
+
+mod key;
+mod nodes;
+mod pods;
+mod tables;
+
+pub use key::Key;
+pub use nodes::NodeState;
+pub use pods::PodState;
+pub use tables::World;

@@ -1,0 +1,38 @@
+//! The units desired state is computed for.
+
+use std::fmt;
+
+use kapi::PodKey;
+
+/// A unit of desired state, and the owner of the rows that come out of it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// What exists once in every zone: cluster router, join and transit switch, groups, meters.
+    Cluster,
+    /// This zone's own node.
+    LocalNode,
+    /// A node of another zone.
+    RemoteNode(String),
+    /// A namespace.
+    Namespace(String),
+    /// A pod on this zone's node.
+    Pod(PodKey),
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Key::Cluster => f.write_str("cluster"),
+            Key::LocalNode => f.write_str("local node"),
+            Key::RemoteNode(name) => write!(f, "node {name}"),
+            Key::Namespace(name) => write!(f, "namespace {name}"),
+            Key::Pod(key) => write!(f, "pod {key}"),
+        }
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

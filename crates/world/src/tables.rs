@@ -1,0 +1,282 @@
+//! The tables and what changed in them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kapi::{Node, PodKey};
+use net::{Carver, ClusterCidr};
+
+use crate::{Key, NodeState, PodState};
+
+/// The cluster as this zone sees it.
+#[derive(Debug)]
+pub struct World {
+    local: String,
+    cluster: Vec<ClusterCidr>,
+    local_node: Option<NodeState>,
+    nodes: BTreeMap<String, NodeState>,
+    refused: BTreeMap<String, String>,
+    namespaces: BTreeSet<String>,
+    pods: BTreeMap<PodKey, PodState>,
+    dirty: BTreeSet<Key>,
+}
+
+impl World {
+    /// An empty world of the zone of node `local`; node subnets must lie in `cluster`.
+    pub fn new(local: impl Into<String>, cluster: Vec<ClusterCidr>) -> World {
+        World {
+            local: local.into(),
+            cluster,
+            local_node: None,
+            nodes: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            namespaces: BTreeSet::new(),
+            pods: BTreeMap::new(),
+            dirty: BTreeSet::from([Key::Cluster, Key::LocalNode]),
+        }
+    }
+
+    /// Name of this zone's node.
+    pub fn local_name(&self) -> &str {
+        &self.local
+    }
+
+    /// This zone's node as last seen with usable subnets. It outlives the Node object: running pods keep their
+    /// network while the object is re-created.
+    pub fn local_node(&self) -> Option<&NodeState> {
+        self.local_node.as_ref()
+    }
+
+    /// A node by name, this zone's included.
+    pub fn node(&self, name: &str) -> Option<&NodeState> {
+        self.nodes.get(name)
+    }
+
+    /// All nodes of other zones.
+    pub fn remote_nodes(&self) -> impl Iterator<Item = &NodeState> {
+        self.nodes.values().filter(|node| node.name != self.local)
+    }
+
+    /// Why a node's subnets are not used, in words.
+    pub fn refusal(&self, node: &str) -> Option<&str> {
+        self.refused.get(node).map(String::as_str)
+    }
+
+    /// Whether the namespace exists.
+    pub fn has_namespace(&self, name: &str) -> bool {
+        self.namespaces.contains(name)
+    }
+
+    /// A pod of this zone that has a network.
+    pub fn pod(&self, key: &PodKey) -> Option<&PodState> {
+        self.pods.get(key)
+    }
+
+    /// All pods of this zone that have a network.
+    pub fn pods(&self) -> impl Iterator<Item = (&PodKey, &PodState)> {
+        self.pods.iter()
+    }
+
+    /// Every key the tables have something to say about.
+    pub fn keys(&self) -> impl Iterator<Item = Key> {
+        let fixed = [Key::Cluster, Key::LocalNode].into_iter();
+        let nodes = self.remote_nodes().map(|node| Key::RemoteNode(node.name.clone()));
+        let namespaces = self.namespaces.iter().cloned().map(Key::Namespace);
+        let pods = self.pods.keys().cloned().map(Key::Pod);
+        fixed.chain(nodes).chain(namespaces).chain(pods)
+    }
+
+    /// Takes the keys that changed since the last call.
+    pub fn take_dirty(&mut self) -> BTreeSet<Key> {
+        std::mem::take(&mut self.dirty)
+    }
+
+    /// Whether any key changed since [`World::take_dirty`].
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Marks a key as changed.
+    pub fn mark(&mut self, key: Key) {
+        self.dirty.insert(key);
+    }
+
+    /// A node appeared or changed.
+    pub fn apply_node(&mut self, node: &Node) {
+        let state = NodeState::parse(node);
+        let name = state.name.clone();
+        let old = self.nodes.insert(name.clone(), state);
+        let new = &self.nodes[&name];
+        if old.as_ref() == Some(new) {
+            return;
+        }
+        let claims_changed = old.is_none_or(|old| old.subnets != new.subnets || old.created != new.created);
+        if claims_changed {
+            self.settle_claims();
+        }
+        self.mark_node(&name);
+    }
+
+    /// A node is gone.
+    pub fn remove_node(&mut self, name: &str) {
+        if self.nodes.remove(name).is_some() {
+            self.settle_claims();
+            self.mark_node(name);
+        }
+    }
+
+    /// The complete list of nodes: those not in it are gone.
+    pub fn replace_nodes(&mut self, nodes: &[Node]) {
+        let present: BTreeSet<&str> = nodes.iter().map(|node| node.metadata.name.as_str()).collect();
+        let gone: Vec<String> =
+            self.nodes.keys().filter(|name| !present.contains(name.as_str())).cloned().collect();
+        for name in gone {
+            self.remove_node(&name);
+        }
+        for node in nodes {
+            self.apply_node(node);
+        }
+    }
+
+    /// A namespace appeared.
+    pub fn apply_namespace(&mut self, name: &str) {
+        if self.namespaces.insert(name.to_owned()) {
+            self.dirty.insert(Key::Namespace(name.to_owned()));
+        }
+    }
+
+    /// A namespace is gone.
+    pub fn remove_namespace(&mut self, name: &str) {
+        if self.namespaces.remove(name) {
+            self.dirty.insert(Key::Namespace(name.to_owned()));
+        }
+    }
+
+    /// The complete list of namespaces: those not in it are gone.
+    pub fn replace_namespaces(&mut self, names: &BTreeSet<String>) {
+        let gone: Vec<String> = self.namespaces.difference(names).cloned().collect();
+        for name in gone {
+            self.remove_namespace(&name);
+        }
+        for name in names {
+            self.apply_namespace(name);
+        }
+    }
+
+    /// The addresses of a pod were decided; `None` when the pod needs none any more.
+    pub fn set_pod(&mut self, key: &PodKey, state: Option<PodState>) {
+        let changed = match state {
+            Some(state) => self.pods.insert(key.clone(), state.clone()).as_ref() != Some(&state),
+            None => self.pods.remove(key).is_some(),
+        };
+        if changed {
+            self.dirty.insert(Key::Pod(key.clone()));
+        }
+    }
+
+    fn mark_node(&mut self, name: &str) {
+        if name != self.local {
+            self.dirty.insert(Key::RemoteNode(name.to_owned()));
+            return;
+        }
+        let usable = self
+            .nodes
+            .get(name)
+            .filter(|node| !self.refused.contains_key(name) && node.missing_for_routing().is_none());
+        let Some(node) = usable else { return };
+        if self.local_node.as_ref() == Some(node) {
+            return;
+        }
+        let chassis_changed = self.local_node.as_ref().map(|old| &old.chassis) != Some(&node.chassis);
+        self.local_node = Some(node.clone());
+        self.dirty.insert(Key::LocalNode);
+        if chassis_changed {
+            self.dirty.extend(self.pods.keys().cloned().map(Key::Pod));
+        }
+    }
+
+    /// Decides which nodes' subnets are used: inside the cluster CIDRs and not claimed by an older node.
+    fn settle_claims(&mut self) {
+        let mut order: Vec<&NodeState> = self.nodes.values().collect();
+        order.sort_by(|a, b| a.seniority().cmp(&b.seniority()));
+        let mut carver = Carver::new(self.cluster.iter().copied());
+        let mut refused = BTreeMap::new();
+        for node in order {
+            for subnet in node.subnets.iter() {
+                if let Err(error) = carver.reserve(*subnet, &node.name) {
+                    refused.entry(node.name.clone()).or_insert_with(|| error.to_string());
+                }
+            }
+        }
+        let old = std::mem::replace(&mut self.refused, refused);
+        let flipped: Vec<String> = old
+            .keys()
+            .chain(self.refused.keys())
+            .filter(|name| old.get(*name) != self.refused.get(*name))
+            .cloned()
+            .collect();
+        for name in flipped {
+            self.mark_node(&name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn world() -> World {
+        let cluster = ClusterCidr { cidr: "10.244.0.0/16".parse().unwrap(), host_prefix: 24 };
+        let mut world = World::new("node1", vec![cluster]);
+        world.take_dirty();
+        world
+    }
+
+    fn node(name: &str, created: &str, subnet: &str) -> Node {
+        let json = serde_json::json!({"metadata": {"name": name, "creationTimestamp": created, "annotations": {
+            "k8s.ovn.org/node-subnets": format!("{{\"default\":[\"{subnet}\"]}}"),
+            "k8s.ovn.org/node-id": "3",
+            "k8s.ovn.org/node-transit-switch-port-ifaddr": "{\"ipv4\":\"100.88.0.3/16\"}",
+            "k8s.ovn.org/node-chassis-id": format!("chassis-{name}")}}});
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn an_unchanged_object_dirties_nothing() {
+        let mut world = world();
+        world.apply_node(&node("node2", "2026-01-01T00:00:00Z", "10.244.1.0/24"));
+        assert_eq!(world.take_dirty(), BTreeSet::from([Key::RemoteNode("node2".into())]));
+        world.apply_node(&node("node2", "2026-01-01T00:00:00Z", "10.244.1.0/24"));
+        assert!(!world.is_dirty());
+    }
+
+    #[test]
+    fn the_older_node_keeps_a_subnet_two_claim_and_the_younger_recovers() {
+        let mut world = world();
+        world.apply_node(&node("young", "2026-02-01T00:00:00Z", "10.244.1.0/24"));
+        assert_eq!(world.refusal("young"), None);
+        world.apply_node(&node("old", "2026-01-01T00:00:00Z", "10.244.1.0/24"));
+        assert_eq!(world.refusal("old"), None);
+        assert!(world.refusal("young").unwrap().contains("belongs to node old"));
+        world.take_dirty();
+        world.remove_node("old");
+        assert_eq!(world.refusal("young"), None);
+        assert!(world.take_dirty().contains(&Key::RemoteNode("young".into())));
+    }
+
+    #[test]
+    fn foreign_subnets_are_refused() {
+        let mut world = world();
+        world.apply_node(&node("node2", "2026-01-01T00:00:00Z", "10.99.0.0/24"));
+        assert!(world.refusal("node2").unwrap().contains("not inside the cluster CIDRs"));
+    }
+
+    #[test]
+    fn the_local_node_outlives_its_object() {
+        let mut world = world();
+        world.apply_node(&node("node1", "2026-01-01T00:00:00Z", "10.244.0.0/24"));
+        assert_eq!(world.take_dirty(), BTreeSet::from([Key::LocalNode]));
+        world.remove_node("node1");
+        assert!(!world.is_dirty());
+        assert_eq!(world.local_node().unwrap().subnets.v4, Some("10.244.0.0/24".parse().unwrap()));
+    }
+}
