@@ -289,6 +289,8 @@ impl Node {
             &remote,
             &encap,
             "external_ids:ovn-encap-type=geneve",
+            // Every node is a zone of its own: tunnels go to chassis of other zones.
+            "external_ids:ovn-is-interconn=true",
         ])
         .await
         .map(drop)
