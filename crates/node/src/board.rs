@@ -117,7 +117,9 @@ impl PodBoard {
             inner: Arc::new(Inner {
                 pods: Mutex::default(),
                 changes: broadcast::Sender::new(CHANGE_BACKLOG),
-                problem: watch::Sender::new(Some("the pods of this node have not been listed yet".to_owned())),
+                problem: watch::Sender::new(Some(
+                    "the pods of this node have not been listed yet".to_owned(),
+                )),
             }),
         }
     }
