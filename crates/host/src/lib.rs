@@ -14,6 +14,7 @@
 
 pub mod addr;
 pub mod announce;
+pub mod attach;
 
 mod error;
 pub mod ethtool;
