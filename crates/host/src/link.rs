@@ -55,7 +55,7 @@ pub struct VethEnd<'a> {
     pub mac: Option<MacBytes>,
     /// Namespace it is created in; the handle's if none.
     pub netns: Option<BorrowedFd<'a>>,
-    /// Bring it up at once.
+    /// Bring it up at once. The kernel cannot for the peer: it is made before its other end.
     pub up: bool,
 }
 
@@ -113,6 +113,9 @@ impl Handle {
     pub fn create_veth(&self, end: &VethEnd<'_>, peer: &VethEnd<'_>, mtu: u32, txqlen: u32) -> Result<()> {
         check_name(end.name)?;
         check_name(peer.name)?;
+        if peer.up {
+            return Err(Error::Invalid(format!("veth peer {} cannot be created up", peer.name)));
+        }
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
         let mut message = Message::new(libc::RTM_NEWLINK, flags, &end.fixed());
         end.attrs(&mut message, mtu, txqlen);

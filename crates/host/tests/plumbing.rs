@@ -35,6 +35,15 @@ fn ip_in(ns: &NetNs, args: &str) -> String {
     ns.run(|| ip(args)).unwrap()
 }
 
+/// A pair `a`, `b` in the handle's namespace, both up.
+fn up_pair(handle: &Handle) {
+    let a = VethEnd { name: "a", up: true, ..VethEnd::default() };
+    let b = VethEnd { name: "b", ..VethEnd::default() };
+    handle.create_veth(&a, &b, 1500, 1000).unwrap();
+    let index = handle.link("b").unwrap().unwrap().index;
+    handle.set_link(index, &LinkChange { up: Some(true), ..LinkChange::default() }).unwrap();
+}
+
 fn spec() -> PodLinkSpec {
     PodLinkSpec {
         host_name: "0123456789abcde".into(),
@@ -179,8 +188,7 @@ fn addresses_carry_their_flags() {
 #[test]
 fn routes_rules_and_neighbours_round_trip() {
     let handle = fresh();
-    let end = |name| VethEnd { name, up: true, ..VethEnd::default() };
-    handle.create_veth(&end("a"), &end("b"), 1500, 1000).unwrap();
+    up_pair(&handle);
     let a = handle.link("a").unwrap().unwrap().index;
     handle.add_address(a, "10.2.0.1/24".parse().unwrap(), AddrFlags::default()).unwrap();
     let route = Route {
@@ -272,7 +280,6 @@ fn notifications_arrive_in_order() {
     let handle = fresh();
     let mut monitor = Monitor::open(Groups { links: true, addresses: true, routes: true }).unwrap();
     assert!(monitor.try_read().unwrap().is_none());
-    let end = |name| VethEnd { name, up: true, ..VethEnd::default() };
     let (sender, events) = mpsc::channel();
     std::thread::spawn(move || {
         while let Ok(batch) = monitor.wait() {
@@ -283,7 +290,7 @@ fn notifications_arrive_in_order() {
             }
         }
     });
-    handle.create_veth(&end("a"), &end("b"), 1500, 1000).unwrap();
+    up_pair(&handle);
     let index = handle.link("a").unwrap().unwrap().index;
     handle.add_address(index, "10.3.0.1/24".parse().unwrap(), AddrFlags::default()).unwrap();
     handle.delete_link(index).unwrap();
