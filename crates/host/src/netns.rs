@@ -9,6 +9,7 @@ use std::{
     },
     path::Path,
     thread,
+    time::Duration,
 };
 
 use nix::{
@@ -100,11 +101,22 @@ impl NetNs {
         self.run(Handle::open)?
     }
 
+    /// When the namespace was bound to a path or first opened, since the epoch. Stays the same while a runtime
+    /// keeps it bound, so of two sandboxes of one pod it tells which is the newer.
+    pub fn since(&self) -> Result<Duration> {
+        let meta = self.metadata()?;
+        let seconds = u64::try_from(meta.ctime()).unwrap_or(0);
+        Ok(Duration::new(seconds, u32::try_from(meta.ctime_nsec()).unwrap_or(0)))
+    }
+
     /// Identity of the namespace (its inode): equal values are the same namespace.
     pub fn inode(&self) -> Result<u64> {
-        let file =
-            File::from(self.fd.try_clone().map_err(|e| Error::io("duplicate namespace descriptor", e))?);
-        Ok(file.metadata().map_err(|e| Error::io("stat namespace", e))?.ino())
+        Ok(self.metadata()?.ino())
+    }
+
+    fn metadata(&self) -> Result<fs::Metadata> {
+        let fd = self.fd.try_clone().map_err(|e| Error::io("duplicate namespace descriptor", e))?;
+        File::from(fd).metadata().map_err(|e| Error::io("stat namespace", e))
     }
 }
 
