@@ -57,6 +57,7 @@ pub struct Node {
     families: Families,
     prefix: Prefix,
     daemons: Mutex<BTreeMap<Daemon, Process>>,
+    netns: tokio::sync::Mutex<()>,
 }
 
 /// Files every node starts from, made once.
@@ -193,8 +194,14 @@ impl Node {
         let name = format!("node{number}");
         let dir = work.join(&name);
         let space = Space::start(Layout { name, dir }).await?;
-        let node =
-            Self { space, number, families, prefix: prefix.clone(), daemons: Mutex::new(BTreeMap::new()) };
+        let node = Self {
+            space,
+            number,
+            families,
+            prefix: prefix.clone(),
+            daemons: Mutex::default(),
+            netns: tokio::sync::Mutex::default(),
+        };
         underlay::plug(underlay, &node.space, number).await?;
         node.copy_databases(templates).await?;
         let databases = async {
@@ -274,6 +281,11 @@ impl Node {
         }
         self.daemons.lock().unwrap_or_else(PoisonError::into_inner).insert(daemon, process.clone());
         Ok(process)
+    }
+
+    /// Held while a named network namespace is made.
+    pub(crate) async fn netns_lock(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.netns.lock().await
     }
 
     /// Tells ovn-controller where the Southbound database is and how to tunnel, as the node agent does in a whole cluster.

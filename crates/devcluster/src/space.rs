@@ -122,6 +122,11 @@ impl Space {
         self.inner.holder_pid
     }
 
+    /// Whether it has not been stopped.
+    pub fn is_up(&self) -> bool {
+        self.inner.requests().is_some()
+    }
+
     /// Starts a program.
     pub async fn spawn(&self, program: Program) -> Result<Process> {
         let (started, exit) = self.inner.spawn(&program)?;
