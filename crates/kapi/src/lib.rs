@@ -10,6 +10,7 @@ mod node;
 mod object;
 mod pod;
 mod selector;
+mod selector_text;
 
 pub use meta::Meta;
 pub use namespace::Namespace;
@@ -17,3 +18,4 @@ pub use node::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus};
 pub use object::{Object, ObjectKey, Resource};
 pub use pod::{Pod, PodIp, PodKey, PodPhase, PodSpec, PodStatus};
 pub use selector::{LabelSelector, Operator, Requirement};
+pub use selector_text::ParseSelectorError;

@@ -60,8 +60,12 @@ fn leadership_ends_when_it_cannot_be_renewed() {
     rules.observe(None, s(0));
     rules.written(lease("a", "T", "1"), s(0), s(1));
     let mut now = s(26);
-    while rules.standing() == &Standing::Leader {
-        match rules.next(now) {
+    loop {
+        let action = rules.next(now);
+        if rules.standing() != &Standing::Leader {
+            break;
+        }
+        match action {
             Action::Write { .. } => rules.failed(Class::Transient, now),
             Action::Wait(Some(until)) => now = until,
             other => panic!("{other:?} at {now:?}"),
