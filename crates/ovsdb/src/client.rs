@@ -17,9 +17,13 @@ use crate::{Capabilities, IndexSpec, MonitorSpec, Op, OpResult, Rejection, Schem
 
 mod driver;
 mod endpoint;
+mod link;
+mod notices;
 mod replica;
+mod transport;
 
 pub use endpoint::{Endpoint, EndpointError, TlsFiles};
+pub use notices::Notices;
 pub use replica::Replica;
 
 /// How to connect and what to follow.
@@ -48,8 +52,8 @@ pub struct Options {
     pub backoff_min: Duration,
     /// The longest wait between attempts.
     pub backoff_max: Duration,
-    /// How many notices may wait for their receiver before the connection is no longer read.
-    pub queue: usize,
+    /// How many rows may wait for the receiver of notices before the connection is no longer read.
+    pub waiting_rows: usize,
 }
 
 /// What happened to the connection or to the data.
@@ -106,11 +110,11 @@ enum Command {
 }
 
 /// Starts the driver task. It reconnects for ever, with capped backoff.
-pub fn connect(options: Options) -> (Client, mpsc::Receiver<Notice>) {
-    let (notices, receiver) = mpsc::channel(options.queue.max(1));
+pub fn connect(options: Options) -> (Client, Notices) {
+    let (queue, notices) = Notices::new();
     let (commands, requests) = mpsc::channel(64);
-    tokio::spawn(driver::run(options, requests, driver::Sink::Channel(notices)));
-    (Client { commands }, receiver)
+    tokio::spawn(driver::run(options, requests, driver::Sink::Queue(queue)));
+    (Client { commands }, notices)
 }
 
 // === impl Options ===
@@ -130,7 +134,7 @@ impl Options {
             rpc_timeout: Duration::from_secs(60),
             backoff_min: Duration::from_millis(100),
             backoff_max: Duration::from_secs(8),
-            queue: 256,
+            waiting_rows: 200_000,
         }
     }
 

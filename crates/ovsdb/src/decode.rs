@@ -2,9 +2,7 @@
 
 use std::{borrow::Cow, collections::HashSet, fmt, sync::Arc};
 
-use serde::de::{
-    self, Deserialize, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor,
-};
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
 
 use crate::{Atom, AtomKind, BaseType, ColumnType, Datum, Real, Uuid};
 
@@ -282,17 +280,4 @@ impl<'de> Visitor<'de> for Pair<'_> {
         let value = seq.next_element_seed(value)?.ok_or_else(missing)?;
         Ok((key, value))
     }
-}
-
-// === objects ===
-
-/// Visits the entries of an object with its keys borrowed.
-pub(crate) fn each_entry<'de, M: MapAccess<'de>>(
-    map: &mut M,
-    mut each: impl FnMut(&str, &mut M) -> Result<(), M::Error>,
-) -> Result<(), M::Error> {
-    while let Some(Text(key)) = map.next_key::<Text<'de>>()? {
-        each(&key, map)?;
-    }
-    Ok(())
 }

@@ -7,28 +7,34 @@
 //! ```
 //!
 //! Everything outside [`client`] and [`blocking`] is pure: no sockets, no clock, no randomness.
+#![cfg_attr(
+    not(any(feature = "client", test)),
+    expect(dead_code, reason = "only the client drives a session")
+)]
 
 mod atom;
+pub mod blocking;
 mod cache;
 #[cfg(feature = "client")]
 pub mod client;
 mod datum;
 mod decode;
 mod diff;
-
+mod frame;
 mod index;
 mod op;
 mod result;
 mod row;
-
+mod rpc;
 mod schema;
+mod session;
 mod update;
 mod uuid;
 
 pub use atom::{Atom, Real};
 pub use cache::{Cache, Found, Table};
 #[cfg(feature = "client")]
-pub use client::{Client, Endpoint, Notice, Options, Replica, TlsFiles, TxnError, connect};
+pub use client::{Client, Endpoint, Notice, Notices, Options, Replica, TlsFiles, TxnError, connect};
 pub use datum::Datum;
 pub use decode::{Fields, datum as decode_datum};
 pub use diff::diff;

@@ -141,6 +141,10 @@ impl Schema {
         Schema { name: name.into(), version: "".into(), tables: Vec::new() }
     }
 
+    pub(crate) fn from_value(json: serde_json::Value) -> Result<Schema, SchemaError> {
+        parse::schema_value(json)
+    }
+
     /// The tables, sorted by name.
     pub fn tables(&self) -> &[Arc<TableSchema>] {
         &self.tables

@@ -82,11 +82,19 @@ impl Replica {
         let _ = states.wait_for(|state| state.up && state.loaded).await;
     }
 
-    /// Waits for the next change of content or connection after this call.
-    pub async fn changed(&self) {
+    /// Counts the changes of content and connection.
+    pub fn revision(&self) -> u64 {
+        self.revision.borrow().revision
+    }
+
+    /// Waits until there has been a change after this revision; tells the revision then.
+    pub async fn changed_since(&self, revision: u64) -> u64 {
         let mut states = self.revision.clone();
-        states.mark_unchanged();
-        let _ = states.changed().await;
+        // The sender lives in the mirror, which this replica holds.
+        match states.wait_for(|state| state.revision > revision).await {
+            Ok(state) => state.revision,
+            Err(_) => revision,
+        }
     }
 
     /// Looks at the cache now and after each change, until `look` finds what it wants. May be dropped at

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
-use super::{DatumSeed, Strings, each_entry};
+use super::{DatumSeed, Strings, Text};
 use crate::{
     Row, Schema, Uuid,
     update::{Change, RowUpdate},
@@ -118,4 +118,15 @@ impl<'de> Visitor<'de> for CellsSeed<'_> {
         })?;
         Ok(cells)
     }
+}
+
+/// Visits the entries of an object with its keys borrowed.
+fn each_entry<'de, M: MapAccess<'de>>(
+    map: &mut M,
+    mut each: impl FnMut(&str, &mut M) -> Result<(), M::Error>,
+) -> Result<(), M::Error> {
+    while let Some(Text(key)) = map.next_key::<Text<'de>>()? {
+        each(&key, map)?;
+    }
+    Ok(())
 }

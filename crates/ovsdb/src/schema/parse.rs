@@ -68,9 +68,16 @@ enum RawBase {
     },
 }
 
-/// Before RFC 7047's `isRoot`, every table was a root table; a schema without any still means that.
 pub(super) fn schema(json: &[u8]) -> Result<Schema, SchemaError> {
-    let raw: RawSchema = serde_json::from_slice(json)?;
+    resolve(serde_json::from_slice(json)?)
+}
+
+pub(super) fn schema_value(json: Value) -> Result<Schema, SchemaError> {
+    resolve(serde_json::from_value(json)?)
+}
+
+/// Before RFC 7047's `isRoot`, every table was a root table; a schema without any still means that.
+fn resolve(raw: RawSchema) -> Result<Schema, SchemaError> {
     let all_root = raw.tables.values().all(|t| !t.is_root.unwrap_or(false));
     let tables = raw
         .tables

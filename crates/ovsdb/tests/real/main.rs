@@ -1,0 +1,4 @@
+//! The client against real ovsdb-servers.
+
+mod server;
+mod transactions;
