@@ -24,13 +24,14 @@ pub use table::{Db, Table};
 
 use world::{Key, World};
 
-/// The rows `key` wants now. An empty answer means: nothing, so whatever the key owns goes away.
-pub fn compile(world: &World, settings: &Settings, key: &Key) -> Desired {
+/// The rows `key` wants now. An empty answer means: nothing, so whatever the key owns goes away. `None` means
+/// that it cannot be told yet, because an annotation is missing, so that what is there stays as it is.
+pub fn compile(world: &World, settings: &Settings, key: &Key) -> Option<Desired> {
     match key {
-        Key::Cluster => cluster::rows(settings),
-        Key::LocalNode => local_node::rows(world, settings),
+        Key::Cluster => Some(cluster::rows(settings)),
+        Key::LocalNode => Some(local_node::rows(world.local_node()?, settings)),
         Key::RemoteNode(name) => remote_node::rows(world, settings, name),
-        Key::Namespace(name) => namespace::rows(world, settings, name),
-        Key::Pod(pod) => pod::rows(world, settings, pod),
+        Key::Namespace(name) => Some(namespace::rows(world, settings, name)),
+        Key::Pod(pod) => Some(pod::rows(world, settings, world.local_node()?, pod)),
     }
 }

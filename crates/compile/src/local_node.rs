@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use net::{Dual, Family, IpNet, Mac, nth_address};
 use ovn::names::{self, ObjectIds};
-use world::{NodeState, World};
+use world::NodeState;
 
 use crate::acl::{self, Direction};
 use crate::cluster::{router_port, switch_port_to_router};
@@ -16,9 +16,8 @@ use crate::table;
 /// Priority of the policies that send traffic for the node itself through the management port.
 const NODE_POLICY_PRIORITY: i64 = 1004;
 
-pub(crate) fn rows(world: &World, settings: &Settings) -> Desired {
+pub(crate) fn rows(node: &NodeState, settings: &Settings) -> Desired {
     let mut desired = Desired::default();
-    let Some(node) = world.local_node() else { return desired };
     switch(&mut desired, settings, node);
     management_port(&mut desired, node);
     transit(&mut desired, settings, node);

@@ -2,16 +2,16 @@
 
 use kapi::PodKey;
 use ovn::names;
-use world::World;
+use world::{NodeState, World};
 
 use crate::desired::{Desired, RowId};
 use crate::namespace;
 use crate::settings::Settings;
 use crate::table;
 
-pub(crate) fn rows(world: &World, settings: &Settings, key: &PodKey) -> Desired {
+pub(crate) fn rows(world: &World, settings: &Settings, node: &NodeState, key: &PodKey) -> Desired {
     let mut desired = Desired::default();
-    let (Some(pod), Some(node)) = (world.pod(key), world.local_node()) else { return desired };
+    let Some(pod) = world.pod(key) else { return desired };
     let name = names::pod_port(&key.namespace, &key.name);
     let addresses = names::port_addresses(pod.network.mac, pod.network.addresses());
     let mut options = vec![("iface-id-ver", pod.uid.clone())];

@@ -9,16 +9,21 @@ use crate::routes;
 use crate::settings::Settings;
 use crate::table;
 
-pub(crate) fn rows(world: &World, settings: &Settings, name: &str) -> Desired {
+pub(crate) fn rows(world: &World, settings: &Settings, name: &str) -> Option<Desired> {
     let mut desired = Desired::default();
-    let node = world.node(name).filter(|node| node.missing_for_routing().is_none());
-    let usable = name != world.local_name() && world.refusal(name).is_none();
-    let (Some(node), true) = (node, usable) else { return desired };
-    let (Some(id), Some(chassis)) = (node.id, node.chassis.as_deref()) else { return desired };
+    let Some(node) = world.node(name).filter(|_| name != world.local_name()) else { return Some(desired) };
+    if world.refusal(name).is_some() {
+        return Some(desired);
+    }
+    // The node is about to be announced in full; meanwhile the routes it may have had before stay.
+    if node.missing_for_routing().is_some() {
+        return None;
+    }
+    let (id, chassis) = (node.id?, node.chassis.as_deref()?);
     transit_port(&mut desired, settings, node, id, chassis);
     route_all(&mut desired, settings, node, id);
     remote_chassis(&mut desired, settings, node, chassis);
-    desired
+    Some(desired)
 }
 
 fn transit_addresses(settings: &Settings, node: &NodeState) -> Dual<IpNet> {

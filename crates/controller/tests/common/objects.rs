@@ -1,0 +1,85 @@
+//! Objects with sane defaults.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use compile::Settings;
+use kapi::{Node, Pod, PodKey};
+use net::{ClusterCidr, Dual, IpNet};
+use ovsdb::Schema;
+
+pub(crate) fn net(text: &str) -> IpNet {
+    text.parse().expect("a prefix")
+}
+
+pub(crate) fn schema(db: compile::Db) -> Arc<Schema> {
+    let text: &[u8] = match db {
+        compile::Db::Nb => include_bytes!("../../../ovn/schema/ovn-nb.ovsschema"),
+        compile::Db::Sb => include_bytes!("../../../ovn/schema/ovn-sb.ovsschema"),
+    };
+    Arc::new(Schema::parse(text).expect("a schema"))
+}
+
+/// The cluster of the recorded scenarios; `dual` adds IPv6.
+pub(crate) fn settings(node: &str, dual: bool) -> Settings {
+    let both = |v4: &str, v6: &str| {
+        let mut list = vec![net(v4)];
+        list.extend(dual.then(|| net(v6)));
+        list
+    };
+    Settings {
+        node: node.into(),
+        cluster_cidrs: both("10.244.0.0/16", "fd00:10:244::/48"),
+        service_cidrs: both("10.96.0.0/16", "fd00:10:96::/112"),
+        join: Dual { v4: Some(net("100.64.0.0/16")), v6: Some(net("fd98::/64")) },
+        transit: Dual { v4: Some(net("100.88.0.0/16")), v6: Some(net("fd97::/64")) },
+        masquerade: Dual { v4: Some(net("169.254.169.0/29")), v6: Some(net("fd69::/125")) },
+        mtu: 1342,
+        encap_port: 6081,
+        encap_type: "geneve".into(),
+        requested_chassis: true,
+        acl_logging_rate: 20,
+        multicast: false,
+        namespace_groups: true,
+        hybrid_overlay: false,
+    }
+}
+
+pub(crate) fn cluster(dual: bool) -> Vec<ClusterCidr> {
+    let mut list = vec![ClusterCidr { cidr: net("10.244.0.0/16"), host_prefix: 24 }];
+    list.extend(dual.then(|| ClusterCidr { cidr: net("fd00:10:244::/48"), host_prefix: 64 }));
+    list
+}
+
+/// A node announced in full; `number` is the last digit of its addresses.
+pub(crate) fn node(name: &str, number: u32, subnets: &[&str]) -> Node {
+    let quoted: Vec<String> = subnets.iter().map(|subnet| format!("\"{subnet}\"")).collect();
+    let dual = subnets.len() > 1;
+    let id = number + 1;
+    let mut transit = format!("\"ipv4\":\"100.88.0.{id}/16\"");
+    if dual {
+        transit.push_str(&format!(",\"ipv6\":\"fd97::{id:x}/64\""));
+    }
+    let annotations = BTreeMap::from([
+        ("k8s.ovn.org/node-subnets", format!("{{\"default\":[{}]}}", quoted.join(","))),
+        ("k8s.ovn.org/node-id", id.to_string()),
+        ("k8s.ovn.org/node-transit-switch-port-ifaddr", format!("{{{transit}}}")),
+        ("k8s.ovn.org/node-chassis-id", format!("00000000-0000-4000-8000-{number:012}")),
+        ("k8s.ovn.org/node-encap-ips", format!("[\"172.18.0.{number}\"]")),
+        ("k8s.ovn.org/host-cidrs", format!("[\"172.18.0.{number}/24\"]")),
+    ]);
+    let json = serde_json::json!({"metadata": {"name": name, "uid": format!("node-{name}"),
+        "creationTimestamp": "2026-01-01T00:00:00Z", "annotations": annotations}});
+    serde_json::from_value(json).expect("a node")
+}
+
+pub(crate) fn pod(key: &PodKey, uid: &str, node: &str) -> Pod {
+    let json = serde_json::json!({"metadata": {"name": key.name, "namespace": key.namespace, "uid": uid},
+        "spec": {"nodeName": node}, "status": {"phase": "Pending"}});
+    serde_json::from_value(json).expect("a pod")
+}
+
+pub(crate) fn annotated(mut pod: Pod, value: &str) -> Pod {
+    pod.metadata.annotations.insert(kapi::annotations::POD_NETWORKS.into(), value.into());
+    pod
+}
