@@ -1,0 +1,267 @@
+//! The loop around the core: watches, databases and timers in, transactions and patches out.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use compile::{Db, Settings};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use kapi::{Namespace, Node, ObjectKey, Pod, PodKey};
+use kube_io::{Class, Kube, ObjectRef, Scope, Severity};
+use net::ClusterCidr;
+use ovsdb::{Capabilities, Client, MonitorSpec, Notice, Op, TxnError};
+
+use crate::core::{Core, Progress, watched};
+use crate::feed::Feed;
+use crate::io::{Input, Output, PatchError, TxnFailure};
+use crate::observer::Observer;
+
+/// Columns without which the rows we write do not mean what they should, with the feature that needs them.
+const NEEDED: &[(Db, &str, &str)] = &[
+    (Db::Nb, "ACL", "tier"),
+    (Db::Nb, "Logical_Router", "copp"),
+    (Db::Nb, "Logical_Switch", "load_balancer_group"),
+    (Db::Nb, "Meter", "fair"),
+    (Db::Sb, "Chassis", "other_config"),
+];
+
+/// What the controller needs to run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Configuration that shapes rows.
+    pub settings: Settings,
+    /// Cluster CIDRs with the size of node subnets.
+    pub cluster: Vec<ClusterCidr>,
+    /// How to reach the Northbound database; tables are filled in here.
+    pub northbound: ovsdb::Options,
+    /// How to reach the Southbound database; tables are filled in here.
+    pub southbound: ovsdb::Options,
+}
+
+/// Why the controller cannot run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The database server is too old.
+    #[error(
+        "database {database} (schema {version}) has no column {table}.{column}: OVN 24.03 or newer is needed; upgrade OVN on this node"
+    )]
+    TooOld {
+        /// The database.
+        database: &'static str,
+        /// Version of its schema.
+        version: String,
+        /// Table of the missing column.
+        table: &'static str,
+        /// The missing column.
+        column: &'static str,
+    },
+}
+
+type Work = Pin<Box<dyn Future<Output = Input> + Send>>;
+
+/// Runs the network controller until it is dropped or finds that it cannot run.
+pub async fn run(options: Options, kube: Kube, observer: Arc<dyn Observer>) -> Result<(), Error> {
+    let node = options.settings.node.clone();
+    let (nb, mut nb_notices) = ovsdb::connect(follow(options.northbound, Db::Nb));
+    let (sb, mut sb_notices) = ovsdb::connect(follow(options.southbound, Db::Sb));
+    let mut nodes = kube.watch::<Node>(Scope::all());
+    let mut namespaces = kube.watch::<Namespace>(Scope::all());
+    let mut pods = kube.watch::<Pod>(Scope::all().fields(format!("spec.nodeName={node}")));
+    let mut driver = Driver {
+        core: Core::new(options.settings, options.cluster),
+        kube,
+        nb,
+        sb,
+        observer,
+        started: Instant::now(),
+        work: FuturesUnordered::new(),
+        progress: None,
+        bad: Feed::default(),
+    };
+    loop {
+        let deadline = driver.core.deadline().filter(|deadline| *deadline < Duration::MAX);
+        let timer =
+            tokio::time::sleep_until((driver.started + deadline.unwrap_or(Duration::from_secs(3600))).into());
+        tokio::select! {
+            // What the databases say comes first: a transaction's reply must find its effect applied.
+            biased;
+            Some(notice) = nb_notices.recv() => driver.notice(Db::Nb, notice)?,
+            Some(notice) = sb_notices.recv() => driver.notice(Db::Sb, notice)?,
+            Some(input) = driver.work.next(), if !driver.work.is_empty() => {
+                driver.drain(Db::Nb, &mut nb_notices)?;
+                driver.drain(Db::Sb, &mut sb_notices)?;
+                driver.step(input);
+            }
+            Some(change) = nodes.next() => driver.node(change),
+            Some(change) = namespaces.next() => driver.namespace(change),
+            Some(change) = pods.next() => {
+                driver.observer.pods(&change);
+                driver.pod(change);
+            }
+            () = timer, if deadline.is_some() => driver.step(Input::Tick),
+        }
+    }
+}
+
+fn follow(options: ovsdb::Options, db: Db) -> ovsdb::Options {
+    let spec = watched(db).fold(MonitorSpec::none(), |spec, table| spec.table(table, &[]));
+    options.monitor(spec)
+}
+
+struct Driver {
+    core: Core,
+    kube: Kube,
+    nb: Client,
+    sb: Client,
+    observer: Arc<dyn Observer>,
+    started: Instant,
+    work: FuturesUnordered<Work>,
+    progress: Option<Progress>,
+    bad: Feed,
+}
+
+impl Driver {
+    fn notice(&mut self, db: Db, notice: Notice) -> Result<(), Error> {
+        match notice {
+            Notice::Up { capabilities, .. } => {
+                check(db, &capabilities)?;
+                tracing::info!(database = db.name(), version = capabilities.version(), "connected");
+                self.step(Input::Back(db));
+            }
+            Notice::Reset(update) => self.step(Input::Loaded(db, update)),
+            Notice::Update(update) => self.step(Input::Updated(db, update)),
+            Notice::Down { reason } => {
+                tracing::warn!(database = db.name(), %reason, "connection lost; trying again");
+                self.step(Input::Lost(db));
+            }
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self, db: Db, notices: &mut ovsdb::client::Notices) -> Result<(), Error> {
+        while let Some(notice) = notices.try_recv() {
+            self.notice(db, notice)?;
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, change: kube_io::Change<Node>) {
+        if let Some(change) = self.bad.nodes.translate(change) {
+            self.step(Input::Nodes(change));
+        }
+    }
+
+    fn pod(&mut self, change: kube_io::Change<Pod>) {
+        if let Some(change) = self.bad.pods.translate(change) {
+            self.step(Input::Pods(change));
+        }
+    }
+
+    fn namespace(&mut self, change: kube_io::Change<Namespace>) {
+        let input = match change {
+            kube_io::Change::Snapshot(list) => {
+                let names: BTreeSet<String> =
+                    list.into_iter().map(|namespace| namespace.metadata.name).collect();
+                Input::Namespaces(names)
+            }
+            kube_io::Change::Applied(namespace) => Input::NamespaceApplied(namespace.metadata.name),
+            kube_io::Change::Deleted(key) => Input::NamespaceDeleted(key.name),
+            _ => return,
+        };
+        self.step(input);
+    }
+
+    fn step(&mut self, input: Input) {
+        let outputs = self.core.step(input, self.started.elapsed());
+        for output in outputs {
+            self.execute(output);
+        }
+        let progress = self.core.progress();
+        if self.progress != Some(progress) {
+            self.progress = Some(progress);
+            self.observer.progress(progress);
+        }
+    }
+
+    fn execute(&mut self, output: Output) {
+        match output {
+            Output::Transact { db, id, ops } => self.transact(db, id, ops),
+            Output::Annotate { key, uid, value } => self.annotate(key, uid, value),
+            Output::Decided { key, uid, network } => {
+                tracing::debug!(pod = %key, %uid, mac = %network.mac, ips = ?network.ips, "addresses decided");
+                self.observer.decided(&key, &uid, &network);
+            }
+            Output::Waiting { key, uid, reason } => {
+                tracing::info!(pod = %key, %uid, %reason, "pod has to wait");
+                self.observer.waiting(&key, &uid, &reason);
+            }
+            Output::Warn { key, uid, reason, message } => {
+                let pod =
+                    ObjectRef::from_key::<Pod>(&ObjectKey { namespace: key.namespace, name: key.name, uid });
+                self.kube.event(pod, Severity::Warning, reason, message);
+            }
+            Output::Settled { db: Db::Nb, key: world::Key::Pod(key) } => self.observer.committed(&key),
+            Output::Settled { .. } => {}
+            Output::Refused { db, key, error } => {
+                tracing::error!(database = db.name(), %key, %error, "the database refuses what this asks for");
+            }
+        }
+    }
+
+    fn transact(&mut self, db: Db, id: u64, ops: Vec<Op>) {
+        let client = match db {
+            Db::Nb => self.nb.clone(),
+            Db::Sb => self.sb.clone(),
+        };
+        tracing::debug!(database = db.name(), id, operations = ops.len(), "transaction");
+        self.work.push(Box::pin(async move {
+            let result = match client.transact(ops).await {
+                Ok(_) => Ok(()),
+                Err(TxnError::Rejected(rejection)) => Err(TxnFailure::Refused(rejection)),
+                Err(error) => {
+                    tracing::warn!(database = db.name(), id, %error, "transaction");
+                    Err(TxnFailure::Unknown)
+                }
+            };
+            Input::Transacted { db, id, result }
+        }));
+    }
+
+    fn annotate(&mut self, key: PodKey, uid: String, value: String) {
+        let kube = self.kube.clone();
+        let observer = self.observer.clone();
+        self.work.push(Box::pin(async move {
+            let object =
+                ObjectKey { namespace: key.namespace.clone(), name: key.name.clone(), uid: uid.clone() };
+            let annotations = [(kapi::annotations::POD_NETWORKS, Some(value.as_str()))];
+            let result = match kube.annotate::<Pod>(&object, &annotations).await {
+                Ok(_) => {
+                    observer.annotated(&key, &uid);
+                    Ok(())
+                }
+                Err(error) => Err(match error.class() {
+                    Class::NotFound | Class::Conflict => PatchError::Gone,
+                    Class::Transient => PatchError::Transient(error.to_string()),
+                    Class::Rejected => PatchError::Refused(error.to_string()),
+                }),
+            };
+            Input::Annotated { key, uid, result }
+        }));
+    }
+}
+
+fn check(db: Db, capabilities: &Capabilities) -> Result<(), Error> {
+    let missing = NEEDED.iter().find(|(of, table, column)| *of == db && !capabilities.has(table, column));
+    match missing {
+        None => Ok(()),
+        Some((_, table, column)) => Err(Error::TooOld {
+            database: db.name(),
+            version: capabilities.version().to_owned(),
+            table,
+            column,
+        }),
+    }
+}

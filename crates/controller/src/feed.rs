@@ -1,0 +1,70 @@
+//! From watches to the core's changes: objects that cannot be read must not look deleted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kapi::{Node, Object, Pod, PodKey};
+
+use crate::io::Change;
+
+/// The feeds of the kinds that need it.
+#[derive(Debug, Default)]
+pub(crate) struct Feed {
+    /// Nodes.
+    pub(crate) nodes: Kept<Node>,
+    /// Pods.
+    pub(crate) pods: Kept<Pod>,
+}
+
+/// The last readable state of objects of one kind, as far as a newer one is unreadable.
+#[derive(Debug)]
+pub(crate) struct Kept<T> {
+    known: BTreeMap<PodKey, T>,
+    unreadable: BTreeSet<PodKey>,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Kept { known: BTreeMap::new(), unreadable: BTreeSet::new() }
+    }
+}
+
+impl<T: Object> Kept<T> {
+    /// The core's form of a change; `None` when there is nothing to tell it.
+    pub(crate) fn translate(&mut self, change: kube_io::Change<T>) -> Option<Change<T>> {
+        let name = |object: &T| PodKey::new(&*object.meta().namespace, &*object.meta().name);
+        match change {
+            kube_io::Change::Snapshot(mut list) => {
+                let listed: BTreeSet<PodKey> = list.iter().map(name).collect();
+                let unreadable = std::mem::take(&mut self.unreadable);
+                list.extend(
+                    unreadable
+                        .into_iter()
+                        .filter(|key| !listed.contains(key))
+                        .filter_map(|key| self.known.get(&key).cloned()),
+                );
+                self.known = list.iter().map(|object| (name(object), object.clone())).collect();
+                Some(Change::Snapshot(list))
+            }
+            kube_io::Change::Applied(object) => {
+                self.unreadable.remove(&name(&object));
+                self.known.insert(name(&object), object.clone());
+                Some(Change::Applied(object))
+            }
+            kube_io::Change::Deleted(key) => {
+                let key = PodKey::new(key.namespace, key.name);
+                self.known.remove(&key);
+                Some(Change::Deleted(key))
+            }
+            kube_io::Change::Bad { key, error } => {
+                tracing::warn!(kind = T::RESOURCE.kind, object = %key, %error, "object cannot be read; its last readable state counts");
+                self.unreadable.insert(PodKey::new(key.namespace, key.name));
+                None
+            }
+            kube_io::Change::Down { error } => {
+                tracing::warn!(kind = T::RESOURCE.kind, %error, "watch interrupted; trying again");
+                None
+            }
+            kube_io::Change::Up => None,
+        }
+    }
+}

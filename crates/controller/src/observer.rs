@@ -1,0 +1,29 @@
+//! What others in the process hear of the controller at once, before the API server echoes it.
+
+use std::sync::Arc;
+
+use kapi::annotations::PodNetwork;
+use kapi::{Pod, PodKey};
+
+use crate::core::Progress;
+
+/// Listens to the controller. Calls come from its loop and must not wait.
+pub trait Observer: Send + Sync {
+    /// The feed of this node's pods, as it comes from the API server.
+    fn pods(&self, change: &kube_io::Change<Pod>);
+
+    /// The pod's addresses are decided.
+    fn decided(&self, key: &PodKey, uid: &str, network: &Arc<PodNetwork>);
+
+    /// The pod's port is in the Northbound database.
+    fn committed(&self, key: &PodKey);
+
+    /// The annotation of the pod of this UID has been written.
+    fn annotated(&self, key: &PodKey, uid: &str);
+
+    /// The pod of this UID has to wait, and why.
+    fn waiting(&self, key: &PodKey, uid: &str, reason: &str);
+
+    /// The controller got further, or fell back.
+    fn progress(&self, progress: Progress);
+}
