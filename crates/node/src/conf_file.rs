@@ -6,6 +6,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
@@ -13,6 +14,9 @@ use crate::settings::CniConf;
 
 /// Name of the file below the configuration directory.
 pub const FILE_NAME: &str = "10-ovn-kubernetes.conf";
+
+/// Name of the CNI server's socket in its directory.
+const SOCKET_NAME: &str = "ovn-cni-server.sock";
 
 /// Path of the file.
 pub fn path(conf: &CniConf) -> PathBuf {
@@ -89,6 +93,21 @@ pub fn remove(conf: &CniConf) -> io::Result<bool> {
     remove_path(&path(conf))
 }
 
+/// Whether the file was written before the machine was last started: it is older than that moment, and no CNI server
+/// has run since (its directory lives in memory). Both signs must agree, for clocks get corrected after a start.
+pub fn is_from_before_boot(conf: &CniConf, cni_dir: &Path) -> bool {
+    let Ok(written) = fs::metadata(path(conf)).and_then(|meta| meta.modified()) else { return false };
+    let Some(booted) = fs::read_to_string("/proc/stat").ok().as_deref().and_then(boot_time) else {
+        return false;
+    };
+    written < booted && !cni_dir.join(SOCKET_NAME).exists()
+}
+
+fn boot_time(stat: &str) -> Option<SystemTime> {
+    let seconds = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
+    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.trim().parse().ok()?))
+}
+
 fn remove_path(path: &Path) -> io::Result<bool> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
@@ -152,6 +171,24 @@ mod tests {
         fs::write(conf.dir.join(format!(".{FILE_NAME}.new")), b"{\"cniVer").unwrap();
         assert!(write(&conf).unwrap());
         assert_eq!(fs::read(path(&conf)).unwrap(), render(&conf).unwrap());
+    }
+
+    #[test]
+    fn a_file_of_an_earlier_boot_is_told_by_age_and_missing_socket() {
+        let dir = tempfile::tempdir().unwrap();
+        let conf = conf_in(dir.path());
+        let sockets = dir.path().join("cni");
+        assert!(!is_from_before_boot(&conf, &sockets), "no file, nothing to discard");
+        write(&conf).unwrap();
+        assert!(!is_from_before_boot(&conf, &sockets), "written since the start");
+        let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        fs::File::options().append(true).open(path(&conf)).unwrap().set_modified(old).unwrap();
+        assert!(is_from_before_boot(&conf, &sockets));
+        fs::create_dir_all(&sockets).unwrap();
+        fs::write(sockets.join(SOCKET_NAME), b"").unwrap();
+        assert!(!is_from_before_boot(&conf, &sockets), "a server has run since the start");
+        assert_eq!(boot_time("cpu 1 2\nbtime 7\n"), Some(SystemTime::UNIX_EPOCH + Duration::from_secs(7)));
+        assert_eq!(boot_time("cpu 1 2\n"), None);
     }
 
     #[test]

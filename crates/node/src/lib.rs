@@ -1,17 +1,26 @@
 //! The node agent: Open vSwitch set-up, management port, node annotations, the pod board and the CNI server.
 
 pub mod addresses;
+mod agent;
 pub mod annotations;
 pub mod board;
+pub mod chassis;
+mod cleanup;
 pub mod cni;
 pub mod conf_file;
 mod error;
 pub mod host_view;
+mod host_watch;
+pub mod kube_feed;
 pub mod mgmt_port;
 pub mod mtu;
 pub mod ovs;
 mod settings;
+mod status;
 pub mod uplink;
 
+pub use agent::{Shared, run_with};
+pub use cleanup::cleanup;
 pub use error::NodeError;
 pub use settings::{CniConf, Encap, Gateway, OvnController, Settings};
+pub use status::{Awaited, Status};

@@ -1,0 +1,292 @@
+//! The agent's loop: look at database, host and Node, plan, apply, and wait until one of them changes.
+//!
+//! ```text
+//!   Open_vSwitch replica ─┐                 ┌─▶ one OVSDB transaction
+//!   netlink events ───────┼─▶ wake ─▶ pass ─┼─▶ netlink writes
+//!   Node watch ───────────┘                 └─▶ one annotation patch
+//! ```
+//! Start-up, steady state, a changed node address, a re-created Node and a take-over are all the same pass. A pass
+//! that finds everything as wanted writes nothing. Once the first pass succeeds the CNI server starts and then,
+//! last of all, the CNI configuration file is written.
+
+mod facts;
+mod pass;
+mod wake;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use host::Handle;
+use kube_io::{Backoff, Kube, ObjectRef, Severity};
+use ovsdb::{Endpoint, Options, Replica};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use self::pass::Pass;
+use crate::board::PodBoard;
+use crate::conf_file;
+use crate::error::NodeError;
+use crate::host_watch::HostWatch;
+use crate::kube_feed::{self, NodeFeed, OwnNode};
+use crate::ovs;
+use crate::settings::Settings;
+use crate::status::{Awaited, Status};
+
+/// How often everything is looked at though nobody said that it changed: rules and neighbours have no notification.
+const RESYNC: Duration = Duration::from_secs(30);
+/// How often a wait that does not end is logged.
+const REMINDER: Duration = Duration::from_secs(10);
+
+/// What the CNI server needs from the agent.
+#[derive(Clone)]
+pub struct Shared {
+    /// The agent's settings.
+    pub settings: Arc<Settings>,
+    /// The Open_vSwitch database, connected and loaded.
+    pub ovs: Replica,
+    /// The pods of this node.
+    pub board: PodBoard,
+}
+
+/// Runs the agent until it is cancelled or cannot go on. `serve` starts the CNI server: it returns once the server
+/// listens, and the future it returns ends only when the server fails.
+pub async fn run_with<S, F>(
+    settings: Settings,
+    kube: Kube,
+    board: PodBoard,
+    status: Status,
+    cancel: CancellationToken,
+    serve: impl FnOnce(Shared) -> S,
+) -> Result<(), NodeError>
+where
+    S: Future<Output = Result<F, NodeError>>,
+    F: Future<Output = NodeError>,
+{
+    let settings = Arc::new(settings);
+    discard_stale_conf(&settings)?;
+    let host_error = |what: &str, reason: String| NodeError::Host { what: what.to_owned(), reason };
+    let host_watch =
+        HostWatch::open().map_err(|e| host_error("listen to network notifications", e.to_string()))?;
+    let handle = Handle::open().map_err(|e| host_error("open a netlink socket", e.to_string()))?;
+    let endpoint: Endpoint = settings.ovs_db.parse().map_err(|e| NodeError::NoOpenVswitch {
+        endpoint: settings.ovs_db.clone(),
+        reason: format!("not an OVSDB address: {e}"),
+    })?;
+    let options = Options::new([endpoint], "Open_vSwitch").monitor(ovs::monitor_spec());
+    let replica = Replica::connect(options);
+    let wake = Notify::new();
+    let (node, _) = watch::channel(NodeFeed::default());
+    let agent = Agent {
+        settings: settings.clone(),
+        kube: kube.clone(),
+        replica: replica.clone(),
+        handle: Arc::new(handle),
+        node: node.subscribe(),
+        status,
+        started: false,
+        echo: pass::Echo::default(),
+        reported: String::new(),
+    };
+    let shared = Shared { settings: settings.clone(), ovs: replica.clone(), board: board.clone() };
+    let pods = async {
+        if settings.watch_pods {
+            kube_feed::follow_pods(&kube, &settings.node, &board).await;
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = cancel.cancelled() => Ok(()),
+        outcome = agent.run(&wake, serve(shared)) => Err(outcome),
+        error = host_watch.follow(&wake) => {
+            Err(host_error("read network notifications", error.to_string()))
+        }
+        () = wake::follow_ovs(&replica, &settings.node, &wake) => Ok(()),
+        () = kube_feed::follow_node(&kube, &settings.node, &node, &wake) => Ok(()),
+        () = pods => Ok(()),
+    }
+}
+
+/// Removes a CNI configuration file left from before the machine was started: the runtime would otherwise start pods
+/// on a network that is not there yet. One written since is left, also if the agent was away: pods keep their network.
+fn discard_stale_conf(settings: &Settings) -> Result<(), NodeError> {
+    let path = conf_file::path(&settings.cni_conf);
+    if !conf_file::is_from_before_boot(&settings.cni_conf, &settings.cni_dir) {
+        return Ok(());
+    }
+    warn!(path = %path.display(), "removing the CNI configuration of an earlier boot until the node is ready");
+    conf_file::remove(&settings.cni_conf)
+        .map(|_| ())
+        .map_err(|source| NodeError::File { path: path.display().to_string(), source })
+}
+
+struct Agent {
+    settings: Arc<Settings>,
+    kube: Kube,
+    replica: Replica,
+    handle: Arc<Handle>,
+    node: watch::Receiver<NodeFeed>,
+    status: Status,
+    /// The first pass has succeeded; from then on nothing that fails ends the process.
+    started: bool,
+    echo: pass::Echo,
+    /// The last problem logged, so that a lasting one is said once.
+    reported: String,
+}
+
+impl Agent {
+    async fn run<S, F>(mut self, wake: &Notify, serve: S) -> NodeError
+    where
+        S: Future<Output = Result<F, NodeError>>,
+        F: Future<Output = NodeError>,
+    {
+        let error = self.first_passes(wake).await;
+        if let Some(error) = error {
+            return error;
+        }
+        // Whoever asks the socket before the file exists is answered; whoever sees the file finds the socket.
+        let server = match serve.await {
+            Ok(server) => server,
+            Err(error) => return error,
+        };
+        match conf_file::write(&self.settings.cni_conf) {
+            Ok(true) => {
+                info!(path = %conf_file::path(&self.settings.cni_conf).display(), "wrote the CNI configuration")
+            }
+            Ok(false) => {}
+            Err(source) => {
+                let path = conf_file::path(&self.settings.cni_conf).display().to_string();
+                return NodeError::File { path, source };
+            }
+        }
+        self.status.set_serving();
+        info!(node = self.settings.node, "node is ready for pods");
+        tokio::select! {
+            error = server => error,
+            error = self.later_passes(wake) => error,
+        }
+    }
+
+    /// Passes until everything is in place; `Some` if that cannot be reached.
+    async fn first_passes(&mut self, wake: &Notify) -> Option<NodeError> {
+        let give_up = Instant::now() + self.settings.ovs_wait;
+        let mut pace = Pace::new();
+        loop {
+            let pass = self.pass().await;
+            if let Some(error) = pass.fatal {
+                return Some(error);
+            }
+            self.tell(&pass);
+            if pass.awaited.is_none() {
+                self.started = true;
+                return None;
+            }
+            let waits_for_ovs = matches!(pass.awaited, Some(Awaited::OpenVswitch { .. }));
+            if waits_for_ovs && Instant::now() >= give_up {
+                return Some(self.no_open_vswitch().await);
+            }
+            let deadline = waits_for_ovs.then_some(give_up);
+            self.sleep(wake, &pass, &mut pace, deadline).await;
+        }
+    }
+
+    async fn later_passes(&mut self, wake: &Notify) -> NodeError {
+        let mut pace = Pace::new();
+        loop {
+            let pass = self.pass().await;
+            self.tell(&pass);
+            self.sleep(wake, &pass, &mut pace, None).await;
+        }
+    }
+
+    /// Waits for a reason to look again: an event, the time for a retry, or the periodic look.
+    async fn sleep(&self, wake: &Notify, pass: &Pass, pace: &mut Pace, deadline: Option<Instant>) {
+        let now = Instant::now();
+        // Nobody tells when a failed step is worth another try, and somebody who keeps undoing what we do must not
+        // make us spin.
+        let quiet = pace.after(pass, now);
+        if !quiet.is_zero() {
+            tokio::time::sleep(quiet).await;
+        }
+        if pass.retry {
+            return;
+        }
+        let until = deadline.map_or(now + RESYNC, |deadline| deadline.min(now + RESYNC));
+        loop {
+            let reminder = Instant::now() + REMINDER;
+            if timeout_at(until.min(reminder), wake.notified()).await.is_ok() || Instant::now() >= until {
+                return;
+            }
+            if let Some(awaited) = self.status.awaited() {
+                info!("still waiting for {awaited}");
+            }
+        }
+    }
+
+    fn tell(&mut self, pass: &Pass) {
+        if self.status.set_awaited(pass.awaited.clone())
+            && let Some(awaited) = &pass.awaited
+        {
+            info!("waiting for {awaited}");
+        }
+        let problems: Vec<String> = pass.problems.iter().map(ToString::to_string).collect();
+        let text = problems.join("; ");
+        if text != self.reported {
+            match text.is_empty() {
+                true => info!("earlier problems are over"),
+                false => {
+                    warn!("{text}");
+                    if let OwnNode::Present(node) = &self.node.borrow().node {
+                        self.kube.event(
+                            ObjectRef::of(&**node),
+                            Severity::Warning,
+                            "NodeNetworkProblem",
+                            text.as_str(),
+                        );
+                    }
+                }
+            }
+            self.reported = text;
+        }
+    }
+
+    async fn no_open_vswitch(&self) -> NodeError {
+        let endpoint = self.settings.ovs_db.clone();
+        let reason = match endpoint.strip_prefix("unix:") {
+            Some(path) => match tokio::net::UnixStream::connect(path).await {
+                Ok(_) => "it accepts connections but does not answer".to_owned(),
+                Err(error) => error.to_string(),
+            },
+            None => "no connection".to_owned(),
+        };
+        NodeError::NoOpenVswitch { endpoint, reason }
+    }
+}
+
+/// How long to pause after a pass that failed or had something to put right.
+struct Pace {
+    backoff: Backoff,
+    last_write: Option<Instant>,
+}
+
+impl Pace {
+    fn new() -> Pace {
+        Pace { backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(5)), last_write: None }
+    }
+
+    fn after(&mut self, pass: &Pass, now: Instant) -> Duration {
+        let again = self.last_write.is_some_and(|last| now - last < Duration::from_secs(2));
+        if pass.wrote {
+            self.last_write = Some(now);
+        }
+        if pass.retry || (pass.wrote && again) {
+            return self.backoff.next_delay();
+        }
+        if !again {
+            self.backoff.reset();
+        }
+        Duration::ZERO
+    }
+}

@@ -1,0 +1,197 @@
+//! What the agent follows in the Kubernetes API: its Node, and (when no controller in the process does) its pods.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use kapi::{Node, Object, Pod, PodKey};
+use kube_io::{Change, Kube, Scope};
+use tokio::sync::{Notify, watch};
+use tracing::warn;
+
+use crate::board::{PodBoard, PodView};
+
+/// Our Node object as last heard.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum OwnNode {
+    /// Nothing heard yet.
+    #[default]
+    Unknown,
+    /// It does not exist.
+    Absent,
+    /// It exists.
+    Present(Arc<Node>),
+}
+
+/// The Node and the health of its watch.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeFeed {
+    /// The object.
+    pub node: OwnNode,
+    /// Why it may be out of date.
+    pub problem: Option<String>,
+}
+
+/// Follows the Node of this name for ever and wakes the agent on each change.
+pub async fn follow_node(kube: &Kube, name: &str, feed: &watch::Sender<NodeFeed>, wake: &Notify) {
+    let mut changes = kube.watch::<Node>(Scope::all().fields(format!("metadata.name={name}")));
+    while let Some(change) = changes.next().await {
+        let changed = feed.send_if_modified(|feed| {
+            let before = feed.clone();
+            apply_node(feed, name, change);
+            *feed != before
+        });
+        if changed {
+            wake.notify_one();
+        }
+    }
+}
+
+fn apply_node(feed: &mut NodeFeed, name: &str, change: Change<Node>) {
+    match change {
+        Change::Snapshot(nodes) => {
+            // A server that ignores field selectors must not hand us another node.
+            let own = nodes.into_iter().find(|node| node.metadata.name == name);
+            feed.node = own.map_or(OwnNode::Absent, |node| OwnNode::Present(Arc::new(node)));
+            feed.problem = None;
+        }
+        Change::Applied(node) if node.metadata.name == name => feed.node = OwnNode::Present(Arc::new(node)),
+        Change::Deleted(key) if key.name == name => {
+            // A late word about an earlier object of the name says nothing about this one.
+            let current = match &feed.node {
+                OwnNode::Present(node) => key.uid.is_empty() || node.metadata.uid == key.uid,
+                _ => true,
+            };
+            if current {
+                feed.node = OwnNode::Absent;
+            }
+        }
+        Change::Applied(_) | Change::Deleted(_) => {}
+        Change::Bad { error, .. } | Change::Down { error } => feed.problem = Some(error),
+        Change::Up => feed.problem = None,
+    }
+}
+
+/// Follows the pods bound to this node for ever and keeps the board.
+pub async fn follow_pods(kube: &Kube, node: &str, board: &PodBoard) {
+    let mut changes = kube.watch::<Pod>(Scope::all().fields(format!("spec.nodeName={node}")));
+    let mut bad = BTreeSet::new();
+    while let Some(change) = changes.next().await {
+        apply_pod(board, node, &mut bad, change);
+    }
+}
+
+/// `bad` holds pods that did not decode since the last snapshot: they are not gone.
+fn apply_pod(board: &PodBoard, node: &str, bad: &mut BTreeSet<PodKey>, change: Change<Pod>) {
+    match change {
+        Change::Snapshot(pods) => {
+            let ours: Vec<PodView> =
+                pods.iter().filter(|pod| pod.spec.node_name == node).map(PodView::of).collect();
+            let listed: BTreeSet<&PodKey> = ours.iter().map(|view| &view.key).collect();
+            for old in board.all() {
+                if !listed.contains(&old.key) && !bad.contains(&old.key) {
+                    board.remove(&old.key);
+                }
+            }
+            bad.clear();
+            ours.into_iter().for_each(|view| board.apply(view));
+            board.set_problem(None);
+        }
+        Change::Applied(pod) if pod.spec.node_name == node => board.apply(PodView::of(&pod)),
+        Change::Applied(pod) => board.remove(&pod.pod_key()),
+        Change::Deleted(key) => {
+            let pod = PodKey::new(key.namespace, key.name);
+            // A pod of the same name created since has another UID and stays.
+            if board.get(&pod).is_some_and(|view| key.uid.is_empty() || view.uid == key.uid) {
+                board.remove(&pod);
+            }
+        }
+        Change::Bad { key, error } => {
+            warn!(pod = %key, error, "pod cannot be read; keeping what is known of it");
+            bad.insert(PodKey::new(key.namespace, key.name));
+        }
+        Change::Down { error } => board.set_problem(Some(error)),
+        Change::Up => board.set_problem(None),
+    }
+}
+
+/// The key of an object, guarded by its identity.
+pub fn key_of(node: &Node) -> kapi::ObjectKey {
+    Object::key(node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kapi::ObjectKey;
+
+    fn node(uid: &str) -> Node {
+        let mut node = Node::default();
+        node.metadata.name = "n1".into();
+        node.metadata.uid = uid.into();
+        node
+    }
+
+    fn pod(name: &str, uid: &str, on: &str) -> Pod {
+        let mut pod = Pod::default();
+        pod.metadata.namespace = "ns".into();
+        pod.metadata.name = name.into();
+        pod.metadata.uid = uid.into();
+        pod.spec.node_name = on.into();
+        pod
+    }
+
+    fn key(name: &str, uid: &str) -> ObjectKey {
+        ObjectKey { namespace: "ns".into(), name: name.into(), uid: uid.into() }
+    }
+
+    #[test]
+    fn a_recreated_node_replaces_the_old_one_and_late_words_are_ignored() {
+        let mut feed = NodeFeed::default();
+        apply_node(&mut feed, "n1", Change::Snapshot(vec![]));
+        assert_eq!(feed.node, OwnNode::Absent);
+        apply_node(&mut feed, "n1", Change::Applied(node("1")));
+        apply_node(&mut feed, "n1", Change::Applied(node("2")));
+        apply_node(&mut feed, "n1", Change::Deleted(ObjectKey { uid: "1".into(), ..node("1").key() }));
+        assert_eq!(feed.node, OwnNode::Present(Arc::new(node("2"))));
+        apply_node(&mut feed, "n1", Change::Down { error: "refused".into() });
+        assert_eq!(feed.problem.as_deref(), Some("refused"));
+        assert_eq!(feed.node, OwnNode::Present(Arc::new(node("2"))), "what is known stays");
+        apply_node(&mut feed, "n1", Change::Deleted(node("2").key()));
+        assert_eq!(feed.node, OwnNode::Absent);
+    }
+
+    #[test]
+    fn other_nodes_are_never_taken_for_ours() {
+        let mut feed = NodeFeed::default();
+        let other =
+            Node { metadata: kapi::Meta { name: "n2".into(), ..kapi::Meta::default() }, ..Node::default() };
+        apply_node(&mut feed, "n1", Change::Snapshot(vec![other.clone()]));
+        apply_node(&mut feed, "n1", Change::Applied(other));
+        assert_eq!(feed.node, OwnNode::Absent);
+    }
+
+    fn names(board: &PodBoard) -> Vec<String> {
+        board.all().iter().map(|view| format!("{}:{}", view.key.name, view.uid)).collect()
+    }
+
+    #[test]
+    fn the_board_follows_snapshots_changes_and_deletions() {
+        let (board, mut bad) = (PodBoard::new(), BTreeSet::new());
+        let mut say = |change| apply_pod(&board, "n1", &mut bad, change);
+        assert!(board.problem().is_some());
+        say(Change::Snapshot(vec![pod("a", "1", "n1"), pod("b", "1", "n1"), pod("c", "1", "n2")]));
+        assert_eq!(names(&board), ["a:1", "b:1"]);
+        assert_eq!(board.problem(), None);
+        say(Change::Applied(pod("a", "2", "n1")));
+        say(Change::Deleted(key("a", "1")));
+        assert_eq!(names(&board), ["a:2", "b:1"], "the deletion was of the earlier pod");
+        say(Change::Down { error: "gone away".into() });
+        assert_eq!(board.problem().as_deref(), Some("gone away"));
+        say(Change::Bad { key: key("b", "1"), error: "not a pod".into() });
+        say(Change::Snapshot(vec![]));
+        assert_eq!(names(&board), ["b:1"], "a pod that cannot be read is not gone");
+        say(Change::Snapshot(vec![]));
+        assert!(names(&board).is_empty());
+    }
+}

@@ -1,0 +1,204 @@
+//! A machine of its own: a network namespace with real ovsdb-server and ovs-vswitchd (userspace datapath), a gateway
+//! bridge with the node's address, and everything else below a temporary directory.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use devcluster::prefix::Prefix;
+use host::monitor::{Groups, Monitor};
+use nix::sched::{CloneFlags, unshare};
+use node::Settings;
+
+/// The machine. Dropping it stops its daemons; the namespace goes with the test's thread.
+pub(crate) struct Machine {
+    dir: tempfile::TempDir,
+    prefix: Prefix,
+    vswitchd: Option<Child>,
+    ovsdb: Option<Child>,
+}
+
+impl Machine {
+    /// Moves this thread into a fresh namespace and starts Open vSwitch there.
+    pub(crate) fn start() -> Machine {
+        unshare(CloneFlags::CLONE_NEWNET).expect("tests with real Open vSwitch need root");
+        let prefix = Prefix::find().expect("tests with real Open vSwitch need its programs");
+        let mut machine = Machine { dir: tempfile::tempdir().unwrap(), prefix, vswitchd: None, ovsdb: None };
+        run(Command::new("ip").args(["link", "set", "lo", "up"]));
+        let schema = machine.prefix.schema("vswitch.ovsschema").unwrap();
+        run(machine.command("ovsdb-tool").arg("create").arg(machine.path("conf.db")).arg(schema));
+        machine.start_ovsdb();
+        machine.vsctl("--no-wait init");
+        machine.vsctl("--no-wait set Open_vSwitch . external_ids:ovn-bridge-datapath-type=netdev");
+        machine.start_vswitchd();
+        machine
+    }
+
+    /// The gateway bridge with the node's addresses and a default route, as on the recorded node.
+    pub(crate) fn with_gateway_bridge(self) -> Machine {
+        self.vsctl(
+            "add-br breth0 -- set Bridge breth0 datapath_type=netdev other_config:hwaddr=02:42:ac:12:00:01 \
+             fail_mode=standalone",
+        );
+        self.ip("addr add 172.18.0.1/24 dev breth0");
+        self.ip("link set breth0 up");
+        self.ip("route add default via 172.18.0.254");
+        self
+    }
+
+    /// Settings as the recorded node's flags say, with all files below the machine's directory.
+    pub(crate) fn settings(&self) -> Settings {
+        let mut settings = Settings::new(
+            "node1",
+            vec!["10.244.0.0/16".parse().unwrap()],
+            vec!["10.96.0.0/16".parse().unwrap()],
+        );
+        settings.ovs_db = format!("unix:{}", self.path("db.sock").display());
+        settings.mtu = 1342;
+        settings.ovn_controller.inactivity_probe_ms = 180_000;
+        settings.gateway.interface = "breth0".into();
+        settings.gateway.node_port = true;
+        settings.cni_conf.dir = self.path("net.d");
+        settings.cni_dir = self.path("cni");
+        settings.system_id_file = self.path("system-id.conf");
+        settings
+    }
+
+    /// A path below the machine's directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = self.prefix.command(program);
+        command
+            .env("OVS_RUNDIR", self.dir.path())
+            .env("OVS_LOGDIR", self.dir.path())
+            .env("OVS_DBDIR", self.dir.path());
+        command
+    }
+
+    /// Starts the database server and waits until it answers.
+    pub(crate) fn start_ovsdb(&mut self) {
+        let mut command = self.command("ovsdb-server");
+        command.arg(self.path("conf.db")).arg(format!("--remote=punix:{}", self.path("db.sock").display()));
+        command.arg(format!("--unixctl={}", self.path("ovsdb.ctl").display())).arg("-vconsole:off");
+        self.ovsdb = Some(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        // ovs-vsctl itself waits for the database.
+        run(self
+            .command("ovs-vsctl")
+            .args(["--timeout=20", "--retry", "--no-wait"])
+            .arg(self.db())
+            .arg("get-manager"));
+    }
+
+    /// Kills the database server.
+    pub(crate) fn stop_ovsdb(&mut self) {
+        stop(&mut self.ovsdb);
+    }
+
+    /// Starts the switch.
+    pub(crate) fn start_vswitchd(&mut self) {
+        let mut command = self.command("ovs-vswitchd");
+        command.arg(format!("unix:{}", self.path("db.sock").display()));
+        command.arg(format!("--unixctl={}", self.path("vswitchd.ctl").display())).arg("-vconsole:off");
+        self.vswitchd = Some(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    }
+
+    /// Kills the switch.
+    pub(crate) fn stop_vswitchd(&mut self) {
+        stop(&mut self.vswitchd);
+    }
+
+    fn db(&self) -> String {
+        format!("--db=unix:{}", self.path("db.sock").display())
+    }
+
+    /// Runs ovs-vsctl; arguments are separated by spaces.
+    pub(crate) fn vsctl(&self, args: &str) -> String {
+        run(self.command("ovs-vsctl").arg("--timeout=20").arg(self.db()).args(args.split_whitespace()))
+    }
+
+    /// Runs ip; arguments are separated by spaces.
+    pub(crate) fn ip(&self, args: &str) -> String {
+        run(Command::new("ip").args(args.split_whitespace()))
+    }
+
+    /// What ovn-controller does with the port's row once the logical port exists and its flows are in place.
+    pub(crate) fn install_port(&self) {
+        self.vsctl("set Interface ovn-k8s-mp0 external_ids:ovn-installed=true");
+    }
+
+    /// Wipes the database's file, as a reinstalled machine has it, keeping what the start scripts would set.
+    pub(crate) fn lose_database(&mut self) {
+        self.stop_ovsdb();
+        std::fs::remove_file(self.path("conf.db")).unwrap();
+        std::fs::remove_file(self.path("system-id.conf")).unwrap();
+        let schema = self.prefix.schema("vswitch.ovsschema").unwrap();
+        run(self.command("ovsdb-tool").arg("create").arg(self.path("conf.db")).arg(schema));
+        self.start_ovsdb();
+        self.vsctl("--no-wait init");
+        self.vsctl("--no-wait set Open_vSwitch . external_ids:ovn-bridge-datapath-type=netdev");
+    }
+
+    /// Listens to every change of links, addresses and routes from now on.
+    pub(crate) fn monitor_host(&self) -> HostMonitor {
+        HostMonitor(Monitor::open(Groups { links: true, addresses: true, routes: true }).unwrap())
+    }
+
+    /// The number of transactions that changed the database, by its journal.
+    pub(crate) fn transactions(&self) -> usize {
+        let journal = std::fs::read_to_string(self.path("conf.db")).unwrap();
+        journal.lines().filter(|line| line.starts_with("OVSDB JSON")).count()
+    }
+}
+
+/// A record of what the kernel reported.
+pub(crate) struct HostMonitor(Monitor);
+
+impl HostMonitor {
+    /// All that was reported, without what the kernel itself does about link-local addresses.
+    pub(crate) fn stop(mut self) -> String {
+        let mut seen = String::new();
+        while let Some(events) = self.0.try_read().unwrap() {
+            for event in events {
+                let text = format!("{event:?}");
+                if !text.contains("fe80:") && !text.contains("ff00:") {
+                    seen.push_str(&text);
+                }
+            }
+        }
+        seen
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        stop(&mut self.vswitchd);
+        stop(&mut self.ovsdb);
+    }
+}
+
+fn stop(daemon: &mut Option<Child>) {
+    if let Some(mut child) = daemon.take() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// Waits until `done`, looking again after each kernel notification or at least every 20 ms; fails after 20 s.
+pub(crate) async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    for _ in 0..1000 {
+        if done() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("did not come about: {what}");
+}
