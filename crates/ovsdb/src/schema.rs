@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{Atom, Datum, Real, Uuid};
+use crate::{Atom, ColumnValues, Datum, Real, Uuid};
 
 mod parse;
 
@@ -276,6 +276,12 @@ impl Capabilities {
     /// Whether the server has this table.
     pub fn has_table(&self, table: &str) -> bool {
         self.columns.contains_key(table)
+    }
+
+    /// Those of these columns that the server has.
+    pub fn known(&self, table: &str, mut columns: ColumnValues) -> ColumnValues {
+        columns.retain(|(name, _)| self.has(table, name));
+        columns
     }
 
     /// The schema's version, `x.y.z`.

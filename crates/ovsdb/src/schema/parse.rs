@@ -41,15 +41,18 @@ struct RawColumn {
 #[serde(untagged)]
 enum RawType {
     Atomic(String),
-    Full {
-        key: RawBase,
-        #[serde(default)]
-        value: Option<RawBase>,
-        #[serde(default)]
-        min: Option<usize>,
-        #[serde(default)]
-        max: Option<Value>,
-    },
+    Full(Box<RawFullType>),
+}
+
+#[derive(Deserialize)]
+struct RawFullType {
+    key: RawBase,
+    #[serde(default)]
+    value: Option<RawBase>,
+    #[serde(default)]
+    min: Option<usize>,
+    #[serde(default)]
+    max: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -120,21 +123,23 @@ fn column_type(raw: RawType) -> Result<ColumnType, String> {
         RawType::Atomic(name) => {
             Ok(ColumnType { key: base_type(RawBase::Atomic(name))?, value: None, min: 1, max: Some(1) })
         }
-        RawType::Full { key, value, min, max } => Ok(ColumnType {
-            key: base_type(key)?,
-            value: value.map(base_type).transpose()?,
-            min: min.unwrap_or(1),
-            max: match max {
-                None => Some(1),
-                Some(Value::String(text)) if text == "unlimited" => None,
-                Some(value) => Some(
-                    value
-                        .as_u64()
-                        .and_then(|n| usize::try_from(n).ok())
-                        .ok_or_else(|| format!("max is neither a number nor \"unlimited\": {value}"))?,
-                ),
-            },
+        RawType::Full(raw) => Ok(ColumnType {
+            key: base_type(raw.key)?,
+            value: raw.value.map(base_type).transpose()?,
+            min: raw.min.unwrap_or(1),
+            max: maximum(raw.max)?,
         }),
+    }
+}
+
+fn maximum(raw: Option<Value>) -> Result<Option<usize>, String> {
+    match raw {
+        None => Ok(Some(1)),
+        Some(Value::String(text)) if text == "unlimited" => Ok(None),
+        Some(value) => match value.as_u64().map(usize::try_from) {
+            Some(Ok(number)) => Ok(Some(number)),
+            _ => Err(format!("max is neither a number nor \"unlimited\": {value}")),
+        },
     }
 }
 
