@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::{check, demo, generate, setup, test};
+
 /// Developer commands of ovnkube-rs.
 #[derive(Debug, Parser)]
 #[command(
@@ -97,12 +99,15 @@ pub(crate) struct Gen {
 /// Runs the chosen command.
 pub(crate) fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
-        Command::Demo(demo) => anyhow::bail!("demo of {} nodes: not built yet", demo.nodes),
+        Command::Demo(demo) => demo::run(&demo),
+        Command::Test(test) => test::run(&test.args),
+        Command::Check => check::run(),
+        Command::Bench(bench) => test::bench(&bench),
+        Command::Gen(gen_) => generate::run(gen_.check),
         Command::Setup => {
-            let prefix = crate::setup::run()?;
+            let prefix = setup::run()?;
             println!("{} in {}", prefix.version()?, prefix.bin_dir().display());
             Ok(())
         }
-        other => anyhow::bail!("{other:?}: not built yet"),
     }
 }

@@ -33,8 +33,11 @@ pub(crate) fn run() -> Result<Prefix> {
         nix::unistd::Uid::effective().is_root(),
         "nodes are network namespaces, which only root can make; run this as root (sudo -E cargo xtask …)"
     );
-    let mut missing: Vec<&str> =
-        PROGRAMS.iter().filter(|(program, _)| which(program).is_none()).map(|(_, package)| *package).collect();
+    let mut missing: Vec<&str> = PROGRAMS
+        .iter()
+        .filter(|(program, _)| which(program).is_none())
+        .map(|(_, package)| *package)
+        .collect();
     if Prefix::find().is_err() && !Path::new(KEYRING.0).exists() {
         missing.push(KEYRING.1);
     }

@@ -13,6 +13,8 @@
 //! behind, outside; its files live in one directory that a small process removes when the builder is gone.
 
 mod addresses;
+pub mod agent;
+pub mod api;
 pub mod binaries;
 mod cluster;
 pub mod node;
@@ -27,6 +29,8 @@ pub mod wire;
 mod work_dir;
 
 pub use addresses::{Families, GATEWAY, chassis, node_mac};
+pub use agent::{AgentOptions, Agents, install_shim};
+pub use api::{Api, ApiChoice};
 pub use cluster::{Builder, Cluster};
 pub use node::{Daemon, Node};
 pub use relay::Relay;

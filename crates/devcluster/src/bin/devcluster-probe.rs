@@ -15,6 +15,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 const USAGE: &str = "devcluster-probe serve [--port PORT]
+devcluster-probe http ADDRESS:PORT [--timeout-ms N]
 devcluster-probe tcp|udp ADDRESS:PORT [--bytes N] [--timeout-ms N] [--from ADDRESS] [--tries N]
 The client prints `peer=<how the server sees us> connect_us=<n> rtt_us=<n> bytes=<n>`.";
 
@@ -41,12 +42,16 @@ fn run() -> Result<()> {
     let (words, flags) = parse(&args)?;
     match words.as_slice() {
         ["serve"] => serve(flags.port),
-        [protocol @ ("tcp" | "udp"), target] => {
+        [protocol @ ("tcp" | "udp" | "http"), target] => {
             let target: SocketAddr =
                 target.parse().with_context(|| format!("{target} is no ADDRESS:PORT (IPv6 in brackets)"))?;
             let mut last = None;
             for _ in 0..flags.tries.max(1) {
-                let asked = if *protocol == "tcp" { tcp(target, &flags) } else { udp(target, &flags) };
+                let asked = match *protocol {
+                    "tcp" => tcp(target, &flags),
+                    "udp" => udp(target, &flags),
+                    _ => http(target, &flags),
+                };
                 match asked {
                     Ok(line) => {
                         println!("{line}");
@@ -162,6 +167,31 @@ fn tcp(target: SocketAddr, flags: &Flags) -> Result<String> {
     }
     ensure!(back == payload, "{target} sent other bytes back than it got");
     report(&line, connected, rtt, flags.bytes)
+}
+
+/// Any web server: what counts is that it answers.
+fn http(target: SocketAddr, flags: &Flags) -> Result<String> {
+    let since = Instant::now();
+    let mut stream = TcpStream::connect_timeout(&target, flags.timeout)
+        .with_context(|| format!("connecting to {target}"))?;
+    let connected = since.elapsed();
+    stream.set_read_timeout(Some(flags.timeout))?;
+    let sent = Instant::now();
+    write!(stream, "GET / HTTP/1.0\r\nHost: {target}\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream
+        .read_to_end(&mut answer)
+        .with_context(|| format!("connected to {target}, but got no whole answer"))?;
+    let rtt = sent.elapsed();
+    ensure!(answer.starts_with(b"HTTP/1."), "{target} does not speak HTTP");
+    let text = String::from_utf8_lossy(&answer);
+    let body = text.split("\r\n\r\n").nth(1).unwrap_or_default().trim();
+    Ok(format!(
+        "connect_us={} rtt_us={} bytes={}\n{body}",
+        connected.as_micros(),
+        rtt.as_micros(),
+        answer.len()
+    ))
 }
 
 fn udp(target: SocketAddr, flags: &Flags) -> Result<String> {
