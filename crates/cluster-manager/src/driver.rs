@@ -153,7 +153,7 @@ struct Term {
     core: Core,
     nodes: Watch<Node>,
     patches: FuturesUnordered<BoxFuture<'static, Input>>,
-    /// Undecodable nodes seen since the last snapshot.
+    /// Undecodable nodes since the last other change: those a snapshot that follows lacks.
     unreadable: Vec<String>,
 }
 
@@ -163,8 +163,14 @@ impl Term {
             Change::Snapshot(nodes) => {
                 Some(Input::Nodes { nodes, unreadable: std::mem::take(&mut self.unreadable) })
             }
-            Change::Applied(node) => Some(Input::Applied(node)),
-            Change::Deleted(key) => Some(Input::Deleted(key)),
+            Change::Applied(node) => {
+                self.unreadable.clear();
+                Some(Input::Applied(node))
+            }
+            Change::Deleted(key) => {
+                self.unreadable.clear();
+                Some(Input::Deleted(key))
+            }
             Change::Bad { key, error } => {
                 tracing::warn!(node = key.name, error, "node cannot be decoded, what is known of it stays");
                 kube.event(

@@ -404,3 +404,18 @@ fn fifty_nodes_with_a_restart_half_way_have_unique_and_stable_ids() {
     let (_, out) = listed(v4_plan(), &nodes);
     assert!(patches(&out).is_empty(), "a second start writes nothing");
 }
+
+#[test]
+fn ids_run_out_after_five_thousand_nodes() {
+    let mut plan = v4_plan();
+    plan.cluster = vec![net::ClusterCidr { cidr: "10.0.0.0/8".parse().unwrap(), host_prefix: 24 }];
+    plan.services.clear();
+    let nodes: Vec<Node> = (0..5000).map(|i| node(&format!("n{i:04}"), i % 3600, u64::from(i))).collect();
+    let (mut core, out) = listed(plan, &nodes);
+    assert_eq!(patches(&out).len(), 4999);
+    let warned = warnings(&out);
+    assert!(warned.len() == 1 && warned[0].1.contains("no free node id left (2…5000)"), "{warned:?}");
+    let waiting = warned[0].0.to_owned();
+    let out = core.step(Input::Deleted(key(&nodes[77])), NOW);
+    assert_eq!((patches(&out)[0].key.name.as_str(), patches(&out).len()), (waiting.as_str(), 1));
+}
