@@ -133,7 +133,8 @@ impl History {
 
     fn create_pod(&mut self) {
         let number = self.dice.roll(40);
-        let key = PodKey::new(if number % 3 == 0 { "shop" } else { "default" }, format!("p{number}"));
+        let key =
+            PodKey::new(if number.is_multiple_of(3) { "shop" } else { "default" }, format!("p{number}"));
         if self.zone.pods.contains_key(&key) {
             return;
         }

@@ -42,11 +42,14 @@ impl Mirror {
     }
 }
 
+/// What is added to a list, and what is taken from it.
+type ListChange = (BTreeSet<Uuid>, BTreeSet<Uuid>);
+
 struct Planner<'a> {
     mirror: &'a Mirror,
     inserted: BTreeMap<RowId, Uuid>,
     /// Additions to and removals from lists, by listing row and column.
-    lists: BTreeMap<(Table, Uuid, &'static str), (BTreeSet<Uuid>, BTreeSet<Uuid>)>,
+    lists: BTreeMap<(Table, Uuid, &'static str), ListChange>,
     body: Vec<Op>,
     deletes: Vec<Op>,
     plan: Plan,
@@ -174,12 +177,7 @@ impl Planner<'_> {
         wanted
     }
 
-    fn list(
-        &mut self,
-        table: Table,
-        row: Uuid,
-        column: &'static str,
-    ) -> &mut (BTreeSet<Uuid>, BTreeSet<Uuid>) {
+    fn list(&mut self, table: Table, row: Uuid, column: &'static str) -> &mut ListChange {
         self.lists.entry((table, row, column)).or_default()
     }
 

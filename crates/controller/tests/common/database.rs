@@ -223,3 +223,38 @@ fn mutated(old: &Datum, mutator: Mutator, value: &Datum) -> Datum {
         other => panic!("unexpected mutation {other:?}"),
     }
 }
+
+/// Reading a database file of ovsdb-server: a journal of JSON records (ovsdb(5)).
+impl Database {
+    /// Replays the journal of a database file.
+    pub(crate) fn load_log(&mut self, file: &[u8]) {
+        let text = std::str::from_utf8(file).expect("UTF-8");
+        for record in text.lines().filter(|line| !line.starts_with("OVSDB ")).skip(1) {
+            let record: serde_json::Value = serde_json::from_str(record).expect("a JSON record");
+            for (table, changes) in record.as_object().expect("an object") {
+                let Some(schema) = self.schema.table(table).cloned() else { continue };
+                for (uuid, change) in changes.as_object().expect("rows") {
+                    let key = (table.clone(), uuid.parse::<Uuid>().expect("a UUID"));
+                    let Some(change) = change.as_object() else {
+                        self.rows.remove(&key);
+                        continue;
+                    };
+                    let columns = self.rows.entry(key).or_insert_with(|| {
+                        schema
+                            .columns()
+                            .iter()
+                            .map(|column| (column.name.to_string(), column.default.clone()))
+                            .collect()
+                    });
+                    for (name, value) in change {
+                        let Some(column) = schema.column(name) else { continue };
+                        columns.insert(
+                            name.clone(),
+                            ovsdb::decode_datum(&value.to_string(), &column.kind).expect("a datum"),
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! What the tests of this crate share: a database in memory, objects, and a small world around the core.
 
+#![expect(dead_code, reason = "each test binary uses its own part")]
+
 pub(crate) mod database;
 pub(crate) mod objects;
 pub(crate) mod world;

@@ -1,0 +1,64 @@
+//! The recordings.
+
+use serde_json::Value;
+
+use crate::canonical::Rows;
+
+/// One recorded scenario.
+#[derive(Debug, Clone, Copy)]
+pub struct Scenario {
+    /// Its name, such as `04-pods`.
+    pub name: &'static str,
+    /// The manifest that was applied, a document at a time.
+    pub manifest: &'static str,
+    objects: &'static str,
+    northbound: [&'static str; 2],
+}
+
+macro_rules! scenario {
+    ($name:literal) => {
+        Scenario {
+            name: $name,
+            manifest: include_str!(concat!("../data/", $name, "/objects.yaml")),
+            objects: include_str!(concat!("../data/", $name, "/objects.after.json")),
+            northbound: [
+                include_str!(concat!("../data/", $name, "/node1.nb.json")),
+                include_str!(concat!("../data/", $name, "/node2.nb.json")),
+            ],
+        }
+    };
+}
+
+impl Scenario {
+    /// Shared gateway, no pods.
+    pub const BASE: Scenario = scenario!("01-base-shared");
+    /// Local gateway, no pods.
+    pub const LOCAL: Scenario = scenario!("02-base-local");
+    /// Dual stack.
+    pub const DUAL_STACK: Scenario = scenario!("03-base-dualstack");
+    /// Pods of every kind.
+    pub const PODS: Scenario = scenario!("04-pods");
+
+    /// All of them.
+    pub const ALL: [Scenario; 4] = [Scenario::BASE, Scenario::LOCAL, Scenario::DUAL_STACK, Scenario::PODS];
+
+    /// Objects as they were at the end, in the recorder's form: kind, name, annotations, status …
+    pub fn objects(&self) -> Vec<Value> {
+        serde_json::from_str(self.objects).unwrap_or_default()
+    }
+
+    /// The Northbound database of node `number` (1 or 2) at the end.
+    pub fn northbound(&self, number: usize) -> Rows {
+        let text = self.northbound.get(number.wrapping_sub(1)).copied().unwrap_or_default();
+        serde_json::from_str(text).unwrap_or_default()
+    }
+}
+
+/// The raw Northbound database of node `number` (1 or 2) at the end of [`Scenario::PODS`], as a file of
+/// ovsdb-server.
+pub fn recorded_database(number: usize) -> &'static [u8] {
+    match number {
+        1 => include_bytes!("../data/04-pods/node1.ovnnb.db"),
+        _ => include_bytes!("../data/04-pods/node2.ovnnb.db"),
+    }
+}
