@@ -14,7 +14,8 @@ const LONGEST: usize = 700;
 
 /// Runs every check, whatever the others say, and names those that failed.
 pub(crate) fn run() -> Result<()> {
-    let checks: [(&str, fn() -> Result<()>); 6] = [
+    type Check = (&'static str, fn() -> Result<()>);
+    let checks: [Check; 6] = [
         ("formatting", || cargo(&["fmt", "--all", "--check"], &[])),
         ("layering", layering::check),
         ("file lengths", lengths),

@@ -3,12 +3,10 @@
 mod matrix;
 mod table;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail};
-use devcluster::{
-    AgentOptions, Agents, Api, ApiChoice, Cluster, Families, Node, PodHandle, Runner, api, binaries,
-};
+use devcluster::{AgentOptions, ApiChoice, Cluster, Families, Node, PodHandle, Stack, api, binaries};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -17,14 +15,6 @@ use table::Table;
 
 /// How long pods may take to run before the demo gives up and shows the logs.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// All that runs; dropped in this order.
-struct Up {
-    runners: BTreeMap<String, Runner>,
-    agents: Option<Agents>,
-    api: Option<Api>,
-    cluster: Cluster,
-}
 
 /// Runs the demo; returns when everything is gone again.
 pub(crate) fn run(demo: &cli::Demo) -> Result<()> {
@@ -39,20 +29,23 @@ pub(crate) fn run(demo: &cli::Demo) -> Result<()> {
             cluster = start_nodes(demo) => cluster?,
             () = stopped.wait() => bail!("interrupted"),
         };
-        let mut up = Up { runners: BTreeMap::new(), agents: None, api: None, cluster };
         let objects = objects(demo)?;
+        let mut stack = tokio::select! {
+            stack = start_api(demo, cluster) => stack?,
+            () = stopped.wait() => bail!("interrupted"),
+        };
         let shown = tokio::select! {
-            shown = show(demo, &objects, &mut up) => shown,
+            shown = show(demo, &objects, &mut stack) => shown,
             () = stopped.wait() => Err(anyhow::anyhow!("interrupted")),
         };
         if shown.is_ok() && demo.keep {
-            how_to_use(&up);
+            how_to_use(&stack);
             stopped.wait().await;
         }
         progress::line("taking everything down");
-        up.down(&objects).await;
+        let down = stack.stop().await;
         progress::line("done");
-        shown
+        shown.and(down)
     })
 }
 
@@ -101,47 +94,38 @@ fn objects(demo: &cli::Demo) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-async fn show(demo: &cli::Demo, objects: &[Value], up: &mut Up) -> Result<()> {
+async fn start_api(demo: &cli::Demo, cluster: Cluster) -> Result<Stack> {
     let choice = demo.kubeconfig.clone().map_or(ApiChoice::Any, ApiChoice::Kubeconfig);
     progress::line("starting the Kubernetes API");
-    let api = up.api.insert(Api::start(&up.cluster, choice).await?);
+    Stack::without_agents(cluster, choice).await
+}
+
+async fn show(demo: &cli::Demo, objects: &[Value], stack: &mut Stack) -> Result<()> {
     progress::line("starting ovnkube: cluster manager on node1, controller and node agent on every node");
     let options = AgentOptions {
         extra: demo.extra.split_whitespace().map(str::to_owned).collect(),
         ..AgentOptions::default()
     };
-    up.agents = Some(Agents::start(&up.cluster, api, options).await?);
-    for node in up.cluster.nodes() {
-        up.runners.insert(node.name().to_owned(), Runner::start(node.clone(), api.client()));
-    }
+    stack.start_agents(options).await?;
     for object in objects {
-        api::apply(&api.client(), object).await?;
+        stack.apply(object).await?;
     }
     progress::line(&format!("applied {}", demo.objects.display()));
-    let pods = running(objects, up).await?;
+    let pods = running(objects, stack).await?;
     progress::line("all pods run");
-    print_nodes(up).await?;
+    print_nodes(stack).await?;
     print_pods(&pods);
     matrix::print(&pods, families(demo.ip)).await
 }
 
 /// Waits for the pods among `objects`, in their order.
-async fn running(objects: &[Value], up: &Up) -> Result<Vec<matrix::Peer>> {
+async fn running(objects: &[Value], stack: &Stack) -> Result<Vec<matrix::Peer>> {
     let mut pods = Vec::new();
     for object in objects.iter().filter(|object| object["kind"] == "Pod") {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str);
         let name = text("/metadata/name").context("a pod without a name")?;
         let namespace = text("/metadata/namespace").unwrap_or("default");
-        let node = text("/spec/nodeName").with_context(|| format!("pod {name} is bound to no node"))?;
-        let runner = up.runners.get(node).with_context(|| format!("pod {name} wants {node}"))?;
-        let pod = match runner.running(namespace, name, PATIENCE).await {
-            Ok(pod) => pod,
-            Err(error) => {
-                let node = up.cluster.nodes().iter().find(|one| one.name() == node);
-                let log = node.map(|node| Agents::log_tail(node, 30)).unwrap_or_default();
-                bail!("{error:#}\nThe end of ovnkube's log there:\n{log}");
-            }
-        };
+        let pod = stack.running(namespace, name, PATIENCE).await?;
         progress::line(&format!("{namespace}/{name} runs"));
         let port = object.pointer("/spec/containers/0/ports/0/containerPort").and_then(Value::as_u64);
         pods.push(matrix::Peer {
@@ -154,14 +138,14 @@ async fn running(objects: &[Value], up: &Up) -> Result<Vec<matrix::Peer>> {
     Ok(pods)
 }
 
-async fn print_nodes(up: &Up) -> Result<()> {
+async fn print_nodes(stack: &Stack) -> Result<()> {
     let mut table = Table::new(&["NODE", "ADDRESSES", "POD SUBNETS", "CHASSIS", "GENEVE PEERS"]);
-    for node in up.cluster.nodes() {
+    for node in stack.cluster().nodes() {
         let addresses: Vec<String> = node.addresses().iter().map(ToString::to_string).collect();
         table.row([
             node.name().to_owned(),
             addresses.join(" "),
-            subnets(up, node).await.unwrap_or_else(|| "?".to_owned()),
+            subnets(stack, node).await.unwrap_or_else(|| "?".to_owned()),
             node.chassis(),
             peers(node).await.unwrap_or_else(|| "?".to_owned()),
         ]);
@@ -171,8 +155,8 @@ async fn print_nodes(up: &Up) -> Result<()> {
 }
 
 /// What the cluster manager gave the node.
-async fn subnets(up: &Up, node: &Arc<Node>) -> Option<String> {
-    let object = up.api.as_ref()?.node(node.name()).await.ok()?;
+async fn subnets(stack: &Stack, node: &Arc<Node>) -> Option<String> {
+    let object = stack.api().node(node.name()).await.ok()?;
     let annotation = object.metadata.annotations?.remove("k8s.ovn.org/node-subnets")?;
     let value: Value = serde_json::from_str(&annotation).ok()?;
     let list = value.get("default")?;
@@ -208,40 +192,20 @@ fn print_pods(pods: &[matrix::Peer]) {
     println!("{table}");
 }
 
-fn how_to_use(up: &Up) {
-    if let Some(api) = &up.api {
-        println!("The cluster stays until Ctrl-C. In another terminal:\n");
-        println!("    export KUBECONFIG={}", api.kubeconfig().display());
-        println!("    kubectl get nodes,pods -A -o wide\n");
-    }
+fn how_to_use(stack: &Stack) {
+    println!("The cluster stays until Ctrl-C. In another terminal:\n");
+    println!("    export KUBECONFIG={}", stack.api().kubeconfig().display());
+    println!("    kubectl get nodes,pods -A -o wide\n");
     println!("A shell on a node:\n");
-    for node in up.cluster.nodes() {
+    for node in stack.cluster().nodes() {
         println!(
             "    PATH={}:$PATH nsenter -t $(pgrep -P {}) -a bash    # {}",
-            up.cluster.prefix().bin_dir().display(),
+            stack.cluster().prefix().bin_dir().display(),
             node.pid(),
             node.name()
         );
     }
     println!();
-}
-
-// === impl Up ===
-
-impl Up {
-    async fn down(mut self, objects: &[Value]) {
-        if let Some(api) = self.api.take_if(|api| api.is_elsewhere()) {
-            // A server that lives on shall not keep our nodes and pods.
-            let nodes = self.cluster.nodes().iter().map(|node| api::mk_node(node.name(), &[]));
-            for object in objects.iter().rev().cloned().chain(nodes) {
-                if let Err(error) = api::delete(&api.client(), &object).await {
-                    progress::line(&format!("{error:#}"));
-                }
-            }
-        }
-        self.runners.clear();
-        self.cluster.stop().await;
-    }
 }
 
 /// Ctrl-C, SIGTERM or a closed terminal.

@@ -131,7 +131,7 @@ fn system() -> Option<Prefix> {
         return None;
     }
     // ovsdb-server lives in sbin on some systems and in bin on others: a directory of links makes them one.
-    let dirs: Vec<PathBuf> = PROGRAMS.iter().filter_map(|program| which(program)).collect();
+    let dirs: Vec<PathBuf> = PROGRAMS.iter().filter_map(which).collect();
     if dirs.len() != PROGRAMS.len() {
         return None;
     }

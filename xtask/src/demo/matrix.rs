@@ -73,11 +73,11 @@ async fn cell(from: &Peer, to: &Peer, v6: bool, broken: &mut Vec<String>) -> Str
 /// The second of two pings: the first one also resolves the neighbour and makes the switch learn the flow.
 async fn ping(from: &Peer, to: IpAddr) -> Result<f64> {
     let text = from.pod.exec(&["ping", "-c2", "-i0.02", "-W2", &to.to_string()]).await?;
-    let time = text
+    let mut times = text
         .lines()
         .filter_map(|line| line.split_once("time="))
         .filter_map(|(_, rest)| rest.split_whitespace().next().and_then(|number| number.parse().ok()));
-    time.last().map_or_else(|| bail!("no round trip in {text:?}"), Ok)
+    times.next_back().map_or_else(|| bail!("no round trip in {text:?}"), Ok)
 }
 
 async fn http(from: &Peer, to: SocketAddr) -> Result<f64> {

@@ -20,6 +20,8 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// What the programs are in; their libraries are found by following dependencies.
 const PACKAGES: [&str; 5] =
     ["ovn-central", "ovn-host", "ovn-common", "openvswitch-switch", "openvswitch-common"];
+/// Name of a prefix that is being made.
+const UNFINISHED: &str = "making-";
 const SCHEMAS: [&str; 3] = [
     "usr/share/ovn/ovn-nb.ovsschema",
     "usr/share/ovn/ovn-sb.ovsschema",
@@ -50,7 +52,14 @@ pub(super) fn make(cache: &Path, progress: &dyn Fn(&str)) -> Result<Prefix> {
         "OVN is missing or too old, and this system has no apt to get it with; install OVN 24.03 or newer"
     );
     fs::create_dir_all(cache).with_context(|| format!("making {}", cache.display()))?;
-    let work = tempfile::Builder::new().prefix("making-").tempdir_in(cache)?;
+    // One maker at a time; who waited finds the work done.
+    let lock = fs::File::create(cache.join("lock"))?;
+    lock.lock()?;
+    if let Some(made) = newest(cache) {
+        return Ok(made);
+    }
+    sweep(cache);
+    let work = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(cache)?;
     let apt = Apt::new(work.path())?;
     progress(&format!("OVN: reading Debian {RELEASE}'s package list"));
     apt.run("apt-get", &["update", "-q"])?;
@@ -73,15 +82,24 @@ pub(super) fn make(cache: &Path, progress: &dyn Fn(&str)) -> Result<Prefix> {
     let version = deb_version(&debs)?;
     let home = cache.join(format!("ovn-{version}"));
     wrap(&tree, &home)?;
-    if let Err(error) = fs::rename(&tree, &home) {
-        // Someone else made the same one meanwhile; theirs is as good.
-        if newest(cache).is_none() {
-            return Err(error).with_context(|| format!("moving the prefix to {}", home.display()));
-        }
+    if home.exists() {
+        // Not a whole one, or it had been found.
+        fs::remove_dir_all(&home).with_context(|| format!("removing a broken {}", home.display()))?;
     }
+    fs::rename(&tree, &home).with_context(|| format!("moving the prefix to {}", home.display()))?;
     let prefix = Prefix::at(&home.join("bin"))?;
     progress(&format!("OVN: {} in {}", prefix.version()?, home.display()));
     Ok(prefix)
+}
+
+/// Removes what an interrupted maker left.
+fn sweep(cache: &Path) {
+    let Ok(entries) = fs::read_dir(cache) else { return };
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 /// Version of the ovn-common package among the downloads, without what a file name should not hold.
