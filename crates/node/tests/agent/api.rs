@@ -124,26 +124,23 @@ impl Api {
     fn watch(&self, nodes: bool) -> Response<Body> {
         let mut inner = self.inner.lock().unwrap();
         let (sender, receiver) = mpsc::unbounded();
-        if nodes {
-            if let Some(node) = &inner.node {
-                let _ = sender.unbounded_send(line(&json!({ "type": "ADDED", "object": node })));
-            }
+        if nodes && let Some(node) = &inner.node {
+            let _ = sender.unbounded_send(line(&json!({ "type": "ADDED", "object": node })));
         }
         let end = json!({ "type": "BOOKMARK", "object": { "metadata": {
             "resourceVersion": inner.version.to_string(), "annotations": { "k8s.io/initial-events-end": "true" } } } });
         let _ = sender.unbounded_send(line(&end));
-        // A stream of pods stays open and silent.
         let stream = receiver.map(|bytes| Ok::<_, Infallible>(Frame::data(bytes)));
-        inner.watchers.push(sender);
-        if !nodes {
-            let quiet = inner.watchers.pop();
-            let stream = stream.chain(futures::stream::once(async move {
-                let _open = quiet;
-                futures::future::pending().await
-            }));
+        if nodes {
+            inner.watchers.push(sender);
             return Response::new(StreamBody::new(stream).boxed_unsync());
         }
-        Response::new(StreamBody::new(stream).boxed_unsync())
+        // A stream of pods stays open and silent.
+        let silence = futures::stream::once(async move {
+            let _open = sender;
+            futures::future::pending().await
+        });
+        Response::new(StreamBody::new(stream.take(1).chain(silence)).boxed_unsync())
     }
 
     fn patch(&self, patch: &Value) -> Response<Body> {

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use devcluster::prefix::Prefix;
 use host::monitor::{Groups, Monitor};
 use nix::sched::{CloneFlags, unshare};
 use node::Settings;
@@ -13,7 +12,6 @@ use node::Settings;
 /// The machine. Dropping it stops its daemons; the namespace goes with the test's thread.
 pub(crate) struct Machine {
     dir: tempfile::TempDir,
-    prefix: Prefix,
     vswitchd: Option<Child>,
     ovsdb: Option<Child>,
 }
@@ -22,11 +20,9 @@ impl Machine {
     /// Moves this thread into a fresh namespace and starts Open vSwitch there.
     pub(crate) fn start() -> Machine {
         unshare(CloneFlags::CLONE_NEWNET).expect("tests with real Open vSwitch need root");
-        let prefix = Prefix::find().expect("tests with real Open vSwitch need its programs");
-        let mut machine = Machine { dir: tempfile::tempdir().unwrap(), prefix, vswitchd: None, ovsdb: None };
+        let mut machine = Machine { dir: tempfile::tempdir().unwrap(), vswitchd: None, ovsdb: None };
         run(Command::new("ip").args(["link", "set", "lo", "up"]));
-        let schema = machine.prefix.schema("vswitch.ovsschema").unwrap();
-        run(machine.command("ovsdb-tool").arg("create").arg(machine.path("conf.db")).arg(schema));
+        machine.create_database();
         machine.start_ovsdb();
         machine.vsctl("--no-wait init");
         machine.vsctl("--no-wait set Open_vSwitch . external_ids:ovn-bridge-datapath-type=netdev");
@@ -70,12 +66,17 @@ impl Machine {
     }
 
     fn command(&self, program: &str) -> Command {
-        let mut command = self.prefix.command(program);
+        let mut command = Command::new(find(program));
         command
             .env("OVS_RUNDIR", self.dir.path())
             .env("OVS_LOGDIR", self.dir.path())
             .env("OVS_DBDIR", self.dir.path());
         command
+    }
+
+    fn create_database(&self) {
+        let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../ovn/schema/vswitch.ovsschema");
+        run(self.command("ovsdb-tool").arg("create").arg(self.path("conf.db")).arg(schema));
     }
 
     /// Starts the database server and waits until it answers.
@@ -134,8 +135,7 @@ impl Machine {
         self.stop_ovsdb();
         std::fs::remove_file(self.path("conf.db")).unwrap();
         std::fs::remove_file(self.path("system-id.conf")).unwrap();
-        let schema = self.prefix.schema("vswitch.ovsschema").unwrap();
-        run(self.command("ovsdb-tool").arg("create").arg(self.path("conf.db")).arg(schema));
+        self.create_database();
         self.start_ovsdb();
         self.vsctl("--no-wait init");
         self.vsctl("--no-wait set Open_vSwitch . external_ids:ovn-bridge-datapath-type=netdev");
@@ -177,6 +177,17 @@ impl Drop for Machine {
         stop(&mut self.vswitchd);
         stop(&mut self.ovsdb);
     }
+}
+
+/// A program of Open vSwitch: from the folder `OVN_BIN_DIR` names, else from the search path.
+fn find(name: &str) -> PathBuf {
+    let folders = std::env::var_os("OVN_BIN_DIR").or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+    let system = ["/usr/sbin", "/usr/bin"].map(PathBuf::from);
+    std::env::split_paths(&folders)
+        .chain(system)
+        .map(|folder| folder.join(name))
+        .find(|path| path.exists())
+        .unwrap_or_else(|| panic!("there is no {name} in OVN_BIN_DIR or PATH: run `cargo xtask setup` first"))
 }
 
 fn stop(daemon: &mut Option<Child>) {
