@@ -6,7 +6,9 @@ mod daemon;
 mod observe;
 mod output;
 mod pidfile;
+mod pods;
 mod run;
+mod settings;
 
 use std::process::ExitCode;
 

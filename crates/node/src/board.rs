@@ -140,6 +140,29 @@ impl PodBoard {
         }
     }
 
+    /// Takes over what the API says of a pod. Of the same pod (by UID) the board keeps what it heard before the API
+    /// echoed it: the addresses decided, why it waits, and the stages it passed. `seen`: when the pod was first seen.
+    pub fn refresh(&self, mut view: PodView, seen: Option<Instant>) {
+        if let Some(known) = self.get(&view.key).filter(|known| known.uid == view.uid) {
+            if view.annotation.is_none() {
+                view.annotation = known.annotation.clone();
+                view.waiting_reason = view.waiting_reason.or_else(|| known.waiting_reason.clone());
+            }
+            view.stages = known.stages;
+        }
+        view.stages.seen = view.stages.seen.or(seen);
+        self.apply(view);
+    }
+
+    /// Changes what the board knows of the pod of this UID; nothing if it knows none.
+    pub fn amend(&self, key: &PodKey, uid: &str, change: impl FnOnce(&mut PodView)) {
+        if let Some(known) = self.get(key).filter(|known| known.uid == uid) {
+            let mut view = PodView::clone(&known);
+            change(&mut view);
+            self.apply(view);
+        }
+    }
+
     /// Forgets a pod and wakes those who wait for it.
     pub fn remove(&self, key: &PodKey) {
         let mut pods = self.pods();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::StreamExt;
 use kapi::{Node, Object, Pod, PodKey};
@@ -81,8 +82,9 @@ pub async fn follow_pods(kube: &Kube, node: &str, board: &PodBoard) {
     }
 }
 
-/// `bad` holds pods that did not decode since the last snapshot: they are not gone.
-fn apply_pod(board: &PodBoard, node: &str, bad: &mut BTreeSet<PodKey>, change: Change<Pod>) {
+/// Brings the board up to date with one change of the watch on this node's pods. `bad` holds pods that did not decode
+/// since the last snapshot: they are not gone.
+pub fn apply_pod(board: &PodBoard, node: &str, bad: &mut BTreeSet<PodKey>, change: Change<Pod>) {
     match change {
         Change::Snapshot(pods) => {
             let ours: Vec<PodView> =
@@ -94,10 +96,12 @@ fn apply_pod(board: &PodBoard, node: &str, bad: &mut BTreeSet<PodKey>, change: C
                 }
             }
             bad.clear();
-            ours.into_iter().for_each(|view| board.apply(view));
+            ours.into_iter().for_each(|view| board.refresh(view, None));
             board.set_problem(None);
         }
-        Change::Applied(pod) if pod.spec.node_name == node => board.apply(PodView::of(&pod)),
+        Change::Applied(pod) if pod.spec.node_name == node => {
+            board.refresh(PodView::of(&pod), Some(Instant::now()));
+        }
         Change::Applied(pod) => board.remove(&pod.pod_key()),
         Change::Deleted(key) => {
             let pod = PodKey::new(key.namespace, key.name);
