@@ -27,11 +27,13 @@ use tracing::{info, warn};
 
 use self::pass::Pass;
 use crate::board::PodBoard;
+use crate::cni::diagnose::Diagnose;
 use crate::conf_file;
 use crate::error::NodeError;
 use crate::host_watch::HostWatch;
 use crate::kube_feed::{self, NodeFeed, OwnNode};
 use crate::ovs;
+use crate::run::diagnosis;
 use crate::settings::Settings;
 use crate::status::{Awaited, Status};
 
@@ -219,9 +221,21 @@ impl Agent {
             if timeout_at(until.min(reminder), wake.notified()).await.is_ok() || Instant::now() >= until {
                 return;
             }
-            if let Some(awaited) = self.status.awaited() {
-                info!("still waiting for {awaited}");
+            self.remind().await;
+        }
+    }
+
+    /// Says what is still awaited; of ovn-controller it finds out first what it lacks.
+    async fn remind(&self) {
+        if let Some(Awaited::Installed { .. }) = self.status.awaited() {
+            let chassis = self.replica.read(|cache| ovs::system_id(cache).map(str::to_owned));
+            if let Some(diagnosis) = chassis.and_then(|chassis| diagnosis(&self.settings, &chassis)) {
+                let port = ovs::iface_id(&self.settings.node);
+                self.status.explain_installed(diagnosis.missing(&port).await.describe(&port));
             }
+        }
+        if let Some(awaited) = self.status.awaited() {
+            info!("still waiting for {awaited}");
         }
     }
 
@@ -265,28 +279,62 @@ impl Agent {
     }
 }
 
-/// How long to pause after a pass that failed or had something to put right.
+/// How long to pause after a pass that failed or that has put things right again and again.
 struct Pace {
     backoff: Backoff,
     last_write: Option<Instant>,
+    /// Passes that wrote, each shortly after the one before.
+    run: u32,
 }
 
 impl Pace {
+    /// Passes in a row that may write before they are slowed down: a start needs a few.
+    const FREE: u32 = 8;
+
     fn new() -> Pace {
-        Pace { backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(5)), last_write: None }
+        let backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
+        Pace { backoff, last_write: None, run: 0 }
     }
 
     fn after(&mut self, pass: &Pass, now: Instant) -> Duration {
-        let again = self.last_write.is_some_and(|last| now - last < Duration::from_secs(2));
         if pass.wrote {
+            let shortly = self.last_write.is_some_and(|last| now - last < Duration::from_secs(10));
+            self.run = if shortly { self.run + 1 } else { 1 };
             self.last_write = Some(now);
         }
-        if pass.retry || (pass.wrote && again) {
+        if pass.retry || (pass.wrote && self.run > Self::FREE) {
             return self.backoff.next_delay();
         }
-        if !again {
+        if self.run <= Self::FREE {
             self.backoff.reset();
         }
         Duration::ZERO
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_start_is_not_slowed_down_but_a_quarrel_is() {
+        let (mut pace, now) = (Pace::new(), Instant::now());
+        let wrote = Pass { wrote: true, ..Pass::default() };
+        for _ in 0..Pace::FREE {
+            assert_eq!(pace.after(&wrote, now), Duration::ZERO);
+        }
+        let (first, second) = (pace.after(&wrote, now), pace.after(&wrote, now));
+        assert!(first > Duration::ZERO && second > first);
+        assert_eq!(pace.after(&wrote, now + Duration::from_secs(60)), Duration::ZERO, "peace");
+    }
+
+    #[tokio::test]
+    async fn failures_are_retried_more_and_more_seldom() {
+        let (mut pace, now) = (Pace::new(), Instant::now());
+        let failed = Pass { retry: true, ..Pass::default() };
+        let delays: Vec<Duration> = (0..10).map(|_| pace.after(&failed, now)).collect();
+        assert!(delays.is_sorted() && delays[9] == Duration::from_secs(5), "{delays:?}");
+        assert_eq!(pace.after(&Pass::default(), now), Duration::ZERO);
+        assert_eq!(pace.after(&failed, now), delays[0]);
     }
 }

@@ -6,6 +6,7 @@ use host::monitor::{Event, Groups, Monitor};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
+use crate::addresses::is_usable;
 use crate::mgmt_port::{MAIN_TABLE, SERVICE_TABLE};
 
 /// Listens for ever. Must be started in the namespace of the node, before the host is read for the first time.
@@ -50,11 +51,19 @@ impl HostWatch {
 fn is_relevant(event: &Event) -> bool {
     match event {
         Event::Link(link) | Event::LinkGone(link) => link.kind.as_deref() != Some("veth"),
-        Event::Address(_) | Event::AddressGone(_) | Event::Overrun => true,
+        Event::Address(address) | Event::AddressGone(address) => is_usable(address.net.addr()),
         Event::Route(route) | Event::RouteGone(route) => {
-            route.table == SERVICE_TABLE || route.table == MAIN_TABLE
+            let default = route.dst.prefix_len() == 0;
+            let planned = route.table == SERVICE_TABLE || route.table == MAIN_TABLE;
+            planned && (default || is_usable(route.dst.addr()) || is_masquerade_host(route))
         }
+        Event::Overrun => true,
     }
+}
+
+/// The masquerade range is link-local by default, but its host routes are ours.
+fn is_masquerade_host(route: &host::route::Route) -> bool {
+    route.dst.prefix_len() == route.dst.max_prefix_len()
 }
 
 #[cfg(test)]
@@ -69,6 +78,11 @@ mod tests {
         assert!(is_relevant(&Event::RouteGone(route(SERVICE_TABLE))));
         assert!(!is_relevant(&Event::Route(route(255))));
         assert!(!is_relevant(&Event::Route(route(1009))));
+        let to = |dst: &str| Event::Route(host::route::Route::to(dst.parse().unwrap()));
+        assert!(
+            is_relevant(&to("0.0.0.0/0")) && is_relevant(&to("::/0")) && is_relevant(&to("169.254.169.3/32"))
+        );
+        assert!(!is_relevant(&to("fe80::/64")), "every new veth brings one");
         assert!(is_relevant(&Event::Overrun));
     }
 }

@@ -13,23 +13,24 @@ use tracing::warn;
 
 use crate::agent::{Shared, run_with};
 use crate::board::PodBoard;
-use crate::cni::diagnose::Diagnose;
+use crate::cni::diagnose::OvnDiagnosis;
 use crate::cni::{self, CniServer, CniSettings, Observer, Ports};
 use crate::error::NodeError;
-use crate::ovs::INTEGRATION_BRIDGE;
+use crate::ovs::{self, INTEGRATION_BRIDGE};
 use crate::settings::Settings;
 use crate::status::Status;
 
 /// How long requests may take to undo what they did when the agent stops.
 const FAREWELL: Duration = Duration::from_secs(10);
 
+/// How long the question why a port is not installed may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// What the process may add to the CNI server.
 #[derive(Clone, Default)]
 pub struct Hooks {
     /// Receives durations of requests and their stages.
     pub observer: Option<Arc<dyn Observer>>,
-    /// Explains ports that OVN never installs.
-    pub diagnose: Option<Arc<dyn Diagnose>>,
     /// Credentials handed to an unprivileged shim.
     pub kube_auth: Option<KubeAuth>,
 }
@@ -104,10 +105,24 @@ fn server(shared: &Shared, hooks: Hooks) -> Result<CniServer, NodeError> {
     if let Some(observer) = hooks.observer {
         server = server.observer(observer);
     }
-    if let Some(diagnose) = hooks.diagnose {
-        server = server.diagnose(diagnose);
+    let chassis = shared.ovs.read(|cache| ovs::system_id(cache).map(str::to_owned));
+    if let Some(diagnosis) = chassis.and_then(|chassis| diagnosis(settings, &chassis)) {
+        server = server.diagnose(Arc::new(diagnosis));
     }
     Ok(server)
+}
+
+/// Finds out what keeps OVN from installing a port.
+pub(crate) fn diagnosis(settings: &Settings, chassis: &str) -> Option<OvnDiagnosis> {
+    let options = |address: &str, database: &str| {
+        address.parse::<Endpoint>().ok().map(|endpoint| Options::new([endpoint], database))
+    };
+    Some(OvnDiagnosis {
+        northbound: options(&settings.ovn_nb, "OVN_Northbound")?,
+        southbound: options(&settings.ovn_remote, "OVN_Southbound")?,
+        chassis: chassis.to_owned(),
+        patience: PATIENCE,
+    })
 }
 
 #[cfg(test)]

@@ -16,6 +16,8 @@ pub struct Settings {
     pub ovs_db: String,
     /// Where ovn-controller finds the Southbound database (`ovn-remote`).
     pub ovn_remote: String,
+    /// The local Northbound database, asked only to explain why a port is not installed.
+    pub ovn_nb: String,
     /// The cluster's pod CIDRs; each is routed through the management port.
     pub cluster_subnets: Vec<IpNet>,
     /// The cluster's service CIDRs.
@@ -152,6 +154,7 @@ impl Settings {
             node: node.into(),
             ovs_db: "unix:/var/run/openvswitch/db.sock".to_owned(),
             ovn_remote: "unix:/var/run/ovn/ovnsb_db.sock".to_owned(),
+            ovn_nb: "unix:/var/run/ovn/ovnnb_db.sock".to_owned(),
             cluster_subnets,
             service_cidrs,
             mtu: 1400,

@@ -30,7 +30,10 @@ pub enum Awaited {
         reason: Option<String>,
     },
     /// ovn-controller.
-    Installed,
+    Installed {
+        /// The step that is missing, once that was found out.
+        reason: Option<String>,
+    },
     /// An operation that is being retried.
     Retry {
         /// What failed.
@@ -50,23 +53,28 @@ impl fmt::Display for Awaited {
             None => Ok(()),
         };
         match self {
-            Awaited::OpenVswitch { endpoint } => write!(f, "Open vSwitch at {endpoint}: is ovsdb-server running?"),
+            Awaited::OpenVswitch { endpoint } => {
+                write!(f, "Open vSwitch at {endpoint}: is ovsdb-server running?")
+            }
             Awaited::ApiServer { reason } => {
                 f.write_str("the Kubernetes API server")?;
                 because(f, reason)
             }
-            Awaited::NodeObject => f.write_str("the Node object: has the kubelet registered the node under this name?"),
-            Awaited::NodeAddress => f.write_str("an InternalIP of the Node, or --encap-ip"),
-            Awaited::NodeSubnets => {
-                f.write_str("annotation k8s.ovn.org/node-subnets: is the cluster manager running, has it a free subnet?")
+            Awaited::NodeObject => {
+                f.write_str("the Node object: has the kubelet registered the node under this name?")
             }
+            Awaited::NodeAddress => f.write_str("an InternalIP of the Node, or --encap-ip"),
+            Awaited::NodeSubnets => f.write_str(
+                "annotation k8s.ovn.org/node-subnets: is the cluster manager running, has it a free subnet?",
+            ),
             Awaited::Interface { reason } => {
                 f.write_str("interface ovn-k8s-mp0: is ovs-vswitchd running?")?;
                 because(f, reason)
             }
-            Awaited::Installed => f.write_str(
-                "ovn-controller to install port ovn-k8s-mp0: is it running and connected, is the logical port there?",
-            ),
+            Awaited::Installed { reason } => {
+                f.write_str("ovn-controller to install port ovn-k8s-mp0")?;
+                because(f, reason)
+            }
             Awaited::Retry { reason } => write!(f, "a retry: {reason}"),
             Awaited::Pods { reason } => write!(f, "the pods of this node: {reason}"),
         }
@@ -124,8 +132,22 @@ impl Status {
         let _ = self.inner.subscribe().wait_for(|state| state.awaited.as_ref().is_some_and(&wanted)).await;
     }
 
+    /// Tells whether that is another thing than before.
     pub(crate) fn set_awaited(&self, awaited: Option<Awaited>) -> bool {
-        self.change(|state| state.awaited = awaited)
+        self.change(|state| match (&state.awaited, &awaited) {
+            // What was found out about a wait stays while it lasts.
+            (Some(Awaited::Installed { .. }), Some(Awaited::Installed { reason: None })) => {}
+            _ => state.awaited = awaited,
+        })
+    }
+
+    /// Adds to a wait for ovn-controller what is missing.
+    pub(crate) fn explain_installed(&self, why: String) {
+        self.change(|state| {
+            if let Some(Awaited::Installed { reason }) = &mut state.awaited {
+                *reason = Some(why);
+            }
+        });
     }
 
     pub(crate) fn set_serving(&self) {

@@ -319,7 +319,7 @@ impl Agent {
             return Err(Stop::Await(Awaited::Interface { reason }));
         }
         if !self.replica.read(|cache| ovs::is_installed(cache, mgmt_port::NAME)) {
-            return Err(Stop::Await(Awaited::Installed));
+            return Err(Stop::Await(Awaited::Installed { reason: None }));
         }
         Ok(())
     }

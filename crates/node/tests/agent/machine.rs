@@ -9,6 +9,8 @@ use host::monitor::{Groups, Monitor};
 use nix::sched::{CloneFlags, unshare};
 use node::Settings;
 
+const SCHEMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../ovn/schema/vswitch.ovsschema");
+
 /// The machine. Dropping it stops its daemons; the namespace goes with the test's thread.
 pub(crate) struct Machine {
     dir: tempfile::TempDir,
@@ -75,8 +77,7 @@ impl Machine {
     }
 
     fn create_database(&self) {
-        let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../ovn/schema/vswitch.ovsschema");
-        run(self.command("ovsdb-tool").arg("create").arg(self.path("conf.db")).arg(schema));
+        run(self.command("ovsdb-tool").arg("create").arg(self.path("conf.db")).arg(SCHEMA));
     }
 
     /// Starts the database server and waits until it answers.
@@ -139,6 +140,23 @@ impl Machine {
         self.start_ovsdb();
         self.vsctl("--no-wait init");
         self.vsctl("--no-wait set Open_vSwitch . external_ids:ovn-bridge-datapath-type=netdev");
+    }
+
+    /// Replaces the database by one whose schema lacks a column of Interface, as an old Open vSwitch has it.
+    pub(crate) fn downgrade_schema(&mut self, column: &str) {
+        let text = std::fs::read_to_string(SCHEMA).unwrap();
+        let mut schema: serde_json::Value = serde_json::from_str(&text).unwrap();
+        schema["tables"]["Interface"]["columns"].as_object_mut().unwrap().remove(column).unwrap();
+        let old = self.path("old.ovsschema");
+        std::fs::write(&old, schema.to_string()).unwrap();
+        std::fs::remove_file(self.path("conf.db")).unwrap();
+        run(self.command("ovsdb-tool").arg("create").arg(self.path("conf.db")).arg(old));
+        self.start_ovsdb();
+    }
+
+    /// The offloads of an interface, as ethtool shows them.
+    pub(crate) fn offloads(&self, interface: &str) -> String {
+        run(Command::new("ethtool").args(["-k", interface]))
     }
 
     /// Listens to every change of links, addresses and routes from now on.

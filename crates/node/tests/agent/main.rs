@@ -79,7 +79,7 @@ fn registered() -> Api {
 /// A machine whose agent is ready.
 async fn ready_node(machine: &Machine, api: &Api) -> Agent {
     let agent = Agent::start(machine.settings(), api);
-    agent.awaiting(|awaited| *awaited == Awaited::Installed).await;
+    agent.awaiting(|awaited| matches!(awaited, Awaited::Installed { .. })).await;
     machine.install_port();
     agent.ready().await;
     agent
@@ -123,6 +123,10 @@ fn a_node_is_set_up_as_recorded_and_a_second_run_writes_nothing() {
         let link = machine.ip("link show ovn-k8s-mp0");
         assert!(link.contains("0a:58:0a:f4:00:02") && link.contains("mtu 1342"), "{link}");
         assert!(machine.ip("-br addr show ovn-k8s-mp0").contains("10.244.0.2/24"));
+        assert!(
+            machine.offloads("ovn-k8s-mp0").contains("tx-checksumming: off"),
+            "the datapath is in userspace"
+        );
         assert_eq!(machine.vsctl("get Interface ovn-k8s-mp0 external_ids:iface-id"), "k8s-node1");
         assert_eq!(machine.vsctl("port-to-br ovn-k8s-mp0"), "br-int");
         assert_eq!(machine.vsctl("get Bridge br-int fail_mode datapath_type"), "secure\nnetdev");
@@ -203,7 +207,7 @@ fn whatever_somebody_removes_comes_back() {
         .await;
         assert_eq!(machine.vsctl("get Open_vSwitch . external_ids:mine"), "\"1\"");
         machine.vsctl("del-port ovn-k8s-mp0");
-        agent.awaiting(|awaited| *awaited == Awaited::Installed).await;
+        agent.awaiting(|awaited| matches!(awaited, Awaited::Installed { .. })).await;
         machine.install_port();
         eventually("the port is made again", || {
             machine.ip("-br link").contains("ovn-k8s-mp0") && host_state(&machine) == state
@@ -234,7 +238,7 @@ fn each_wait_is_named_and_ends_by_itself() {
         api.annotate(SUBNETS, r#"{"default":["10.244.0.0/24"]}"#);
         agent.awaiting(|awaited| matches!(awaited, Awaited::Interface { .. })).await;
         machine.start_vswitchd();
-        agent.awaiting(|awaited| *awaited == Awaited::Installed).await;
+        agent.awaiting(|awaited| matches!(awaited, Awaited::Installed { .. })).await;
         assert!(!machine.path("net.d/10-ovn-kubernetes.conf").exists());
         machine.install_port();
         agent.ready().await;
@@ -291,6 +295,90 @@ fn what_cannot_work_is_refused_with_a_cure() {
         let error = Agent::start(settings, &registered()).end().await.to_string();
         assert!(error.contains("db.sock") && error.contains("start it"), "{error}");
     });
+    machine.downgrade_schema("mtu_request");
+    on(async {
+        let error = Agent::start(machine.settings(), &registered()).end().await.to_string();
+        assert!(error.contains("Interface.mtu_request") && error.contains("too old"), "{error}");
+    });
+}
+
+#[test]
+fn a_dual_stack_node_is_set_up_as_recorded() {
+    let machine = Machine::start().with_gateway_bridge();
+    machine.ip("addr add fd00:172:18::1/64 dev breth0 nodad");
+    machine.ip("-6 route add default via fd00:172:18::254");
+    let mut settings = machine.settings();
+    settings.cluster_subnets.push("fd00:10:244::/48".parse().unwrap());
+    settings.service_cidrs.push("fd00:10:96::/112".parse().unwrap());
+    on(async {
+        let api = Api::default();
+        let subnets = r#"{"default":["10.244.0.0/24","fd00:10:244:1::/64"]}"#;
+        api.register("uid-1", "172.18.0.1", json!({ SUBNETS: subnets }));
+        let agent = Agent::start(settings, &api);
+        agent.awaiting(|awaited| matches!(awaited, Awaited::Installed { .. })).await;
+        machine.install_port();
+        agent.ready().await;
+        let routes = machine.ip("-6 route show table all");
+        for route in [
+            "fd00:10:96::/112 via fd00:10:244:1::1 dev ovn-k8s-mp0 table 7 metric 1024",
+            "fd00:10:244:1::/64 dev ovn-k8s-mp0 proto kernel metric 256",
+            "fd00:10:244::/48 via fd00:10:244:1::1 dev ovn-k8s-mp0 metric 1024",
+            "fd69::3 via fd00:10:244:1::1 dev ovn-k8s-mp0 metric 1024",
+        ] {
+            assert!(routes.contains(route), "{route} is not in\n{routes}");
+        }
+        let neighbours = machine.ip("neigh show dev ovn-k8s-mp0 nud permanent");
+        assert!(neighbours.contains("fd00:10:244:1::1 lladdr 0a:58:0a:f4:00:01 PERMANENT"), "{neighbours}");
+        assert!(machine.ip("-6 rule show").contains("30:\tfrom all fwmark 0x1745ec lookup 7"));
+        let addresses = machine.ip("-6 addr show dev ovn-k8s-mp0");
+        assert!(addresses.contains("fd00:10:244:1::2/64 scope global nodad"), "{addresses}");
+        assert!(addresses.contains("fe80::858:aff:fef4:2"), "{addresses}");
+        assert_eq!(
+            api.annotation("k8s.ovn.org/node-primary-ifaddr").as_deref(),
+            Some(r#"{"ipv4":"172.18.0.1/24","ipv6":"fd00:172:18::1/64"}"#)
+        );
+        let gateway = api.annotation("k8s.ovn.org/l3-gateway-config").unwrap();
+        assert!(gateway.contains(r#""next-hops":["172.18.0.254","fd00:172:18::254"]"#), "{gateway}");
+        let monitor = machine.monitor_host();
+        // Going down takes all IPv6 addresses and routes along.
+        machine.ip("link set ovn-k8s-mp0 down");
+        let whole = ["10.244.0.2/24", "fd00:10:244:1::2/64"];
+        eventually("the addresses are back", || {
+            let now = machine.ip("addr show dev ovn-k8s-mp0");
+            whole.iter().all(|address| now.contains(address))
+                && machine.ip("-6 route show").contains("fd00:10:244::/48 via fd00:10:244:1::1")
+        })
+        .await;
+        assert!(!monitor.stop().is_empty());
+        agent.stop().await;
+    });
+}
+
+#[test]
+fn with_its_cni_server_the_agent_listens_before_it_says_so_and_ends_cleanly() {
+    let machine = Machine::start().with_gateway_bridge();
+    on(async {
+        let api = registered();
+        let (status, cancel) = (Status::new(), CancellationToken::new());
+        let run = node::run(
+            machine.settings(),
+            api.kube(),
+            PodBoard::new(),
+            node::Hooks::default(),
+            status.clone(),
+            cancel.clone(),
+        );
+        let agent = Agent { status, cancel, task: tokio::task::spawn_local(run) };
+        agent.awaiting(|awaited| matches!(awaited, Awaited::Installed { .. })).await;
+        assert!(!machine.path("cni/ovn-cni-server.sock").exists());
+        machine.install_port();
+        agent.ready().await;
+        assert!(machine.path("net.d/10-ovn-kubernetes.conf").exists());
+        std::os::unix::net::UnixStream::connect(machine.path("cni/ovn-cni-server.sock")).unwrap();
+        agent.stop().await;
+        assert!(std::os::unix::net::UnixStream::connect(machine.path("cni/ovn-cni-server.sock")).is_err());
+        assert!(machine.path("net.d/10-ovn-kubernetes.conf").exists());
+    });
 }
 
 #[test]
@@ -321,7 +409,7 @@ fn a_lost_database_gets_the_known_identity_and_everything_else_back() {
         let agent = ready_node(&machine, &api).await;
         let chassis = api.annotation("k8s.ovn.org/node-chassis-id").unwrap();
         machine.lose_database();
-        agent.awaiting(|awaited| *awaited == Awaited::Installed).await;
+        agent.awaiting(|awaited| matches!(awaited, Awaited::Installed { .. })).await;
         machine.install_port();
         agent.ready().await;
         assert_eq!(machine.vsctl("get Open_vSwitch . external_ids:system-id").replace('"', ""), chassis);
