@@ -31,7 +31,7 @@ mod stale;
 mod turns;
 mod undo;
 
-pub use context::CniServer;
+pub use context::{CniServer, Readiness};
 pub use observe::{NoObserver, Observer, Stage};
 pub use ports::Ports;
 pub use server::serve;

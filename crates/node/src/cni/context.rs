@@ -111,16 +111,14 @@ impl CniServer {
 
 impl Ledger {
     pub(crate) fn put(&self, plug: Plug) {
-        self.lock().insert((plug.sandbox.clone(), plug.pod_ifname.clone()), plug);
+        let mut plugs = self.lock();
+        // The newest owner of a logical port is the only one.
+        plugs.retain(|_, p| p.iface_id != plug.iface_id);
+        plugs.insert((plug.sandbox.clone(), plug.pod_ifname.clone()), plug);
     }
 
     pub(crate) fn remove(&self, sandbox: &str, ifname: &str) {
         self.lock().remove(&(sandbox.to_owned(), ifname.to_owned()));
-    }
-
-    /// Forgets the owners of a logical port other than `sandbox`.
-    pub(crate) fn remove_others(&self, iface_id: &str, sandbox: &str) {
-        self.lock().retain(|_, p| p.iface_id != iface_id || p.sandbox == sandbox);
     }
 
     pub(crate) fn all(&self) -> Vec<Plug> {

@@ -30,6 +30,15 @@ pub(crate) async fn tend(server: Arc<CniServer>) {
 }
 
 impl CniServer {
+    /// Waits for the database and brings ports and links in step. The same runs after every (re)connection; calling
+    /// it first makes a start wait for it.
+    pub async fn sweep_now(&self) {
+        self.ports.ready().await;
+        if let Err(e) = self.sweep().await {
+            tracing::warn!(error = %e, "ports of pods could not be checked");
+        }
+    }
+
     /// Removes ports of the bridge whose link is gone, puts back ports whose link lives, and remembers the rest.
     /// Ports that are not of pods are not looked at.
     pub(crate) async fn sweep(&self) -> Result<(), Failure> {
