@@ -114,6 +114,7 @@ fn answer(stream: TcpStream) -> Result<()> {
             (&mut reader).take(count).read_to_end(&mut reply)?;
             writer.write_all(&reply)?;
         } else {
+            while reader.read_line(&mut line)? > 0 && !line.ends_with("\n\r\n") && !line.ends_with("\n\n") {}
             let body = format!("peer {peer}\n");
             let length = body.len();
             write!(writer, "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}")?;
@@ -177,7 +178,7 @@ fn http(target: SocketAddr, flags: &Flags) -> Result<String> {
     let connected = since.elapsed();
     stream.set_read_timeout(Some(flags.timeout))?;
     let sent = Instant::now();
-    write!(stream, "GET / HTTP/1.0\r\nHost: {target}\r\n\r\n")?;
+    stream.write_all(format!("GET / HTTP/1.0\r\nHost: {target}\r\n\r\n").as_bytes())?;
     let mut answer = Vec::new();
     stream
         .read_to_end(&mut answer)
