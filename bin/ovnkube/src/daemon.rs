@@ -74,24 +74,27 @@ pub(crate) fn start(args: &[String]) -> ExitCode {
 }
 
 fn supervise(config: Config, telemetry: telemetry::Telemetry) -> anyhow::Result<()> {
-    let _pidfile = config.process.pidfile.as_deref().map(PidFile::write).transpose()?;
-    // The servers end last, so that an orderly end can be watched.
-    let _admin = observe::admin(&config, &telemetry)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let result = runtime.block_on(async {
-        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let stop = CancellationToken::new();
-        let next_signal = async || {
-            tokio::select! {
-                _ = term.recv() => "SIGTERM",
-                _ = int.recv() => "SIGINT",
-            }
-        };
-        until_stopped(run::run(config, telemetry, stop.clone()), &stop, next_signal, GRACE).await
-    });
+    // Signals first: one that comes early must not leave the pid file behind.
+    let (mut term, mut int) = {
+        let _context = runtime.enter();
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+    };
+    let next_signal = async || {
+        tokio::select! {
+            _ = term.recv() => "SIGTERM",
+            _ = int.recv() => "SIGINT",
+        }
+    };
+    let _pidfile = config.process.pidfile.as_deref().map(PidFile::write).transpose()?;
+    // The servers end after the roles, so that an orderly end can be watched.
+    let _admin = observe::admin(&config, &telemetry)?;
+    let stop = CancellationToken::new();
+    let roles = run::run(config, telemetry, stop.clone());
+    let result = runtime.block_on(until_stopped(roles, &stop, next_signal, GRACE));
     // Blocking tasks that hang must not hold up the end.
     runtime.shutdown_background();
     result

@@ -2,7 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
-use std::process::Command;
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    process::{Command, Stdio},
+};
 
 struct Ran {
     code: Option<i32>,
@@ -67,4 +71,46 @@ fn a_log_file_that_cannot_be_written_is_named() {
     let ran = ovnkube(&["--init-node=n", "--logfile=/proc/none/log"]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.starts_with("ovnkube: cannot open the log file /proc/none/log: "), "{}", ran.err);
+}
+
+/// GET over a connection of its own; the whole answer.
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_signal_ends_it_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let pidfile = dir.path().join("ovnkube.pid");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ovnkube"))
+        // Nothing listens on port 1, so the role keeps trying.
+        .args([
+            "--init-cluster-manager=cm",
+            "--k8s-apiserver=http://127.0.0.1:1",
+            "--metrics-bind-address=127.0.0.1:0",
+        ])
+        .arg(format!("--pidfile={}", pidfile.display()))
+        .env_clear()
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let serving = lines.find(|line| line.contains("] serving ")).unwrap();
+    let address = serving.split("address=").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    assert_eq!(std::fs::read_to_string(&pidfile).unwrap(), format!("{}\n", child.id()));
+    assert!(get(address, "/metrics").contains("\novnkube_clustermanager_leader 0\n"));
+    assert!(get(address, "/healthz").starts_with("HTTP/1.1 200"));
+    assert!(get(address, "/readyz").starts_with("HTTP/1.1 503"));
+
+    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    // To its end, so that the child is not held up by a full pipe.
+    let rest: Vec<String> = lines.collect();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest:#?}");
+    assert!(rest.last().unwrap().ends_with("] ovnkube ends"), "{rest:#?}");
+    assert!(!pidfile.exists());
 }

@@ -118,9 +118,13 @@ impl Health {
         self.run(For::Live, PROBE_TIMEOUT).await
     }
 
-    /// Outcomes of all readiness checks.
+    /// Outcomes of all readiness checks. Before any role brought one the process is starting, not ready.
     pub async fn readiness(&self) -> Vec<Outcome> {
-        self.run(For::Ready, PROBE_TIMEOUT).await
+        let outcomes = self.run(For::Ready, PROBE_TIMEOUT).await;
+        if outcomes.is_empty() {
+            return vec![Outcome { name: "roles", result: Err("starting".to_owned()) }];
+        }
+        outcomes
     }
 
     async fn run(&self, purpose: For, timeout: Duration) -> Vec<Outcome> {
@@ -160,7 +164,8 @@ mod tests {
     #[tokio::test]
     async fn checks_have_names_and_reasons() {
         let health = Health::default();
-        assert!(health.readiness().await.is_empty());
+        assert_eq!(failed(&health.readiness().await), [("roles", "starting")]);
+        assert!(health.liveness().await.is_empty());
         let nb = health.ready("nb");
         health.ready_probe("cni", || async { Ok(()) });
         health.ready_probe("hang", std::future::pending);
