@@ -1,1 +1,39 @@
-//! devapi
+//! An embedded Kubernetes API server for development clusters, tests and benchmarks.
+//!
+//! ```text
+//!  kubectl, kube-rs ──HTTP/1.1, HTTP/2, TLS──▶ http ──verbs──▶ store ──▶ shelves (objects, history, watchers)
+//!                                               │                │
+//!                                        table, discovery     strategy (defaults, validation), patch, schema
+//! ```
+//!
+//! It owns all objects in memory; nothing survives [`Server::stop`]. What it accepts, a real API server accepts:
+//! unknown and immutable fields, names, versions and uids are treated as strictly. Not here: CEL rules of custom
+//! resources, admission webhooks, authorization (every known token may do everything), controllers other than the
+//! ones that finish deleted namespaces and CustomResourceDefinitions, garbage collection by owner.
+
+mod discovery;
+mod error;
+mod faults;
+mod http;
+mod identity;
+mod kind;
+mod lifecycle;
+mod names;
+mod openapi;
+mod options;
+mod patch;
+mod pki;
+mod scheduler;
+mod schema;
+mod selector;
+mod server;
+mod services;
+mod store;
+mod strategy;
+mod table;
+
+pub use error::{ApiError, FieldError};
+pub use faults::{Failure, Faults, Matcher};
+pub use options::{Options, Tls};
+pub use server::{Server, StartError};
+pub use store::Store;
