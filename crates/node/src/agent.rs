@@ -29,6 +29,7 @@ use self::pass::Pass;
 use crate::board::PodBoard;
 use crate::cni::diagnose::Diagnose;
 use crate::conf_file;
+use crate::encap_port;
 use crate::error::NodeError;
 use crate::host_watch::HostWatch;
 use crate::kube_feed::{self, NodeFeed, OwnNode};
@@ -108,6 +109,7 @@ where
         () = wake::follow_ovs(&replica, &settings.node, &wake) => Ok(()),
         () = kube_feed::follow_node(&kube, &settings.node, &node, &wake) => Ok(()),
         () = pods => Ok(()),
+        () = encap_port::keep(&settings, &replica) => Ok(()),
     }
 }
 

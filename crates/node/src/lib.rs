@@ -8,6 +8,7 @@ pub mod chassis;
 mod cleanup;
 pub mod cni;
 pub mod conf_file;
+mod encap_port;
 mod error;
 pub mod host_view;
 mod host_watch;

@@ -7,6 +7,8 @@ use std::time::Duration;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use kapi::annotations::GatewayMode;
 
+use crate::encap_port;
+
 /// Settings of one node agent.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -53,6 +55,8 @@ pub struct Encap {
     pub kind: String,
     /// Local tunnel addresses; empty = the node's own address.
     pub ips: Vec<IpAddr>,
+    /// UDP port of the tunnels.
+    pub port: u16,
     /// Overlay packets are not tunnelled at all (`transport no-overlay`, or the only node of its cluster).
     pub none: bool,
 }
@@ -159,7 +163,12 @@ impl Settings {
             service_cidrs,
             mtu: 1400,
             routable_mtu: 0,
-            encap: Encap { kind: "geneve".to_owned(), ips: Vec::new(), none: false },
+            encap: Encap {
+                kind: "geneve".to_owned(),
+                ips: Vec::new(),
+                port: encap_port::DEFAULT,
+                none: false,
+            },
             ovn_controller: OvnController::default(),
             gateway: Gateway::default(),
             cni_conf: CniConf::default(),
