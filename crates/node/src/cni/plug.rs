@@ -105,6 +105,7 @@ impl Plug {
         }
         mutations.push(Mutation::insert("ports", Datum::set([self.ids.port])));
         ops.push(Op::mutate("Bridge", bridge.uuid(), mutations));
+        ops.extend(delete_ports(&doomed));
         ops.extend(limits::remove_qos(cache, &self.sandbox, &doomed));
         Ok(ops)
     }
@@ -135,15 +136,27 @@ impl Plug {
     }
 }
 
-/// Takes ports off the bridge, with the limits of their sandboxes. `ports` need not be in the cache (any more).
+/// Takes ports off their bridge, with the limits of the sandbox. `ports` need not be in the cache (any more).
 pub(crate) fn unplug(cache: &Cache, bridge_name: &str, ports: &[Uuid], sandbox: &str) -> Vec<Op> {
-    let mut ops = Vec::new();
-    if let Some(bridge) = bridge(cache, bridge_name)
-        && !ports.is_empty()
-    {
-        let gone = Mutation::delete("ports", Datum::set(ports.iter().copied()));
-        ops.push(Op::mutate("Bridge", bridge.uuid(), vec![gone]));
-    }
+    let mut ops: Vec<Op> = cache
+        .rows("Bridge")
+        .filter_map(|row| {
+            let has = |p: &&Uuid| row.str("name") == Some(bridge_name) || holds(row, p);
+            let gone: Vec<Uuid> = ports.iter().filter(has).copied().collect();
+            let gone = (!gone.is_empty()).then(|| Mutation::delete("ports", Datum::set(gone)))?;
+            Some(Op::mutate("Bridge", row.uuid(), vec![gone]))
+        })
+        .collect();
+    ops.extend(delete_ports(ports));
     ops.extend(limits::remove_qos(cache, sandbox, ports));
     ops
+}
+
+/// The rows themselves must go by name: collected as garbage, they would still hold on to their QoS at commit.
+fn delete_ports(ports: &[Uuid]) -> impl Iterator<Item = Op> + '_ {
+    ports.iter().map(|port| Op::delete("Port", *port))
+}
+
+fn holds(bridge: &Row, port: &Uuid) -> bool {
+    bridge.get("ports").is_some_and(|ports| ports.uuids().any(|p| p == *port))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::rig::{Call, Rig, count, ip};
+use crate::rig::{Call, Rig, count, ip, until};
 
 const SANDBOX: &str = "cccccccccccccccccccccccccccccccc";
 
@@ -141,8 +141,7 @@ async fn ports_of_living_pods_come_back_after_open_vswitch_forgot_them() {
     rig.stop_ovs();
     rig.start_ovsdb(&[]);
     rig.start_vswitchd();
-    rig.see("the port comes back", |cache| (count(cache, SANDBOX) == 1).then_some(())).await;
-    assert_eq!(rig.owners("web"), [SANDBOX]);
+    until("the port comes back", || rig.owners("web") == [SANDBOX]).await;
     assert_eq!(rig.vsctl("get Interface ccccccccccccccc external_ids:iface-id-ver"), "uid");
     assert_eq!(rig.vsctl("--bare --columns=other_config list QoS"), "max-rate=10000000");
     rig.call(&call.verb("CHECK")).await.ok();
@@ -165,6 +164,6 @@ async fn del_without_open_vswitch_succeeds_and_is_completed_later() {
     assert!(status.refused().contains("\"code\":50"), "{status:?}");
     rig.start_ovsdb(&[]);
     rig.start_vswitchd();
-    rig.see("the port goes", |cache| (count(cache, SANDBOX) == 0).then_some(())).await;
+    until("the port goes", || rig.owners("web").is_empty()).await;
     rig.assert_nothing_of(SANDBOX);
 }

@@ -71,7 +71,7 @@ async fn each_missing_step_of_ovn_has_its_own_text() {
         rig.assert_nothing_of(SANDBOX);
     };
     fails(&rig, "databases could not be asked").await;
-    let mut databases = rig.start_ovn_databases();
+    let mut databases = rig.start_ovn_databases().await;
     fails(&rig, "no logical port ns_web").await;
     rig.nbctl("ls-add node1 -- lsp-add node1 ns_web");
     fails(&rig, "no binding for it: check ovn-northd").await;

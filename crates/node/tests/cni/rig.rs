@@ -41,6 +41,7 @@ pub(crate) struct Rig {
     daemon: Option<Daemon>,
     controller: Option<JoinHandle<()>>,
     netns: Vec<PathBuf>,
+    last_since: Duration,
     tune: Box<dyn Fn(CniServer) -> CniServer>,
 }
 
@@ -113,6 +114,7 @@ impl Rig {
             daemon: None,
             controller: None,
             netns: Vec::new(),
+            last_since: Duration::ZERO,
             tune: Box::new(tune),
             dir,
         };
@@ -165,7 +167,7 @@ impl Rig {
     }
 
     /// Serves Northbound and Southbound databases as well; they begin empty.
-    pub(crate) fn start_ovn_databases(&mut self) -> Child {
+    pub(crate) async fn start_ovn_databases(&mut self) -> Child {
         for (file, schema) in [("nb.db", "ovn-nb.ovsschema"), ("sb.db", "ovn-sb.ovsschema")] {
             let schema = self.prefix.schema(schema).unwrap();
             run(self.program("ovsdb-tool").arg("create").arg(self.path(file)).arg(schema));
@@ -175,7 +177,8 @@ impl Rig {
         command.arg(format!("--remote=punix:{}", self.path("ovn.sock").display()));
         command.arg(format!("--unixctl={}", self.path("ovn.ctl").display())).arg("-vconsole:off");
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        self.nbctl("--no-leader-only init");
+        let socket = self.path("ovn.sock");
+        until("the OVN databases listen", || std::os::unix::net::UnixStream::connect(&socket).is_ok()).await;
         child
     }
 
@@ -272,7 +275,15 @@ impl Rig {
     /// A namespace bound like a runtime does.
     pub(crate) fn netns(&mut self, name: &str) -> String {
         let path = self.path(name);
-        NetNs::bound(&path).unwrap();
+        // Runtimes make a pod's sandboxes much further apart than the clock of the file system ticks.
+        let ticked = |ns: &NetNs| ns.since().unwrap() > self.last_since;
+        let mut ns = NetNs::bound(&path).unwrap();
+        while !ticked(&ns) {
+            drop(ns);
+            NetNs::unbind(&path).unwrap();
+            ns = NetNs::bound(&path).unwrap();
+        }
+        self.last_since = ns.since().unwrap();
         self.netns.push(path.clone());
         path.display().to_string()
     }

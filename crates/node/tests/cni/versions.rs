@@ -65,7 +65,7 @@ async fn other_paths_methods_and_bytes() {
         ("POST / HTTP/1.1\r\nHost: dummy\r\nContent-Length: 3\r\n\r\nxyz", "400"),
         ("POST /metrics HTTP/1.1\r\nHost: dummy\r\nContent-Length: 2\r\n\r\n{}", "400"),
         (
-            "POST /metrics HTTP/1.1\r\nHost: dummy\r\nContent-Length: 50\r\n\r\n{\"command\":\"ADD\",\"elapsedTime\":1.23,\"hasErr\":false}",
+            "POST /metrics HTTP/1.1\r\nHost: dummy\r\nContent-Length: 51\r\n\r\n{\"command\":\"ADD\",\"elapsedTime\":1.23,\"hasErr\":false}",
             "200",
         ),
         ("\u{1}\u{2}\u{3} nonsense\r\n\r\n", "400"),
