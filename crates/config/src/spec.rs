@@ -1,6 +1,6 @@
 //! The option table: what one setting is called, where it may come from and how its text is read.
 //!
-//! Each section of [`crate::options`] declares its fields once with [`section!`]; the struct, the flag parser, the file
+//! Each section of [`crate::options`] declares its fields once with the macro `section`; the struct, the flag parser, the file
 //! reader, `--help`, `config show` and the documentation all come from that declaration.
 
 use crate::codec::Codec;

@@ -1,7 +1,7 @@
 //! The text and the origin of every setting after all sources were weighed.
 
 use crate::{codec::Codec, error::ConfigError, options, origin::Origin, spec::Spec};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 /// One effective setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,8 +11,15 @@ pub(crate) struct Value {
 }
 
 /// Effective settings by name; complete, since defaults are in it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct Values(BTreeMap<&'static str, Value>);
+
+impl fmt::Debug for Values {
+    /// Only names: texts may be secrets, and the typed sections hold them anyway.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
 
 impl Values {
     pub(crate) fn defaults() -> Self {

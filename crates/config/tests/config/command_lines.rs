@@ -128,3 +128,63 @@ fn defaults_are_the_references() {
     assert_eq!(config.gateway.mode, None);
     assert_eq!(config.features.udn_deletion_grace_period, Duration::from_secs(120));
 }
+
+/// A file as a distribution's operator writes it.
+#[test]
+fn a_distributions_file() {
+    let start = start(&["--init-ovnkube-controller=n1", "--config-file=/run/ovnkube-config/ovnkube.conf"])
+        .file(
+            "/run/ovnkube-config/ovnkube.conf",
+            "[default]
+mtu=\"8901\"
+cluster-subnets=\"10.128.0.0/14/23,fd01::/48/64\"
+encap-port=\"6081\"
+enable-lflow-cache=true
+lflow-cache-limit-kb=1048576
+enable-udp-aggregation=true
+udn-allowed-default-services=\"default/kubernetes,openshift-dns/dns-default\"
+
+[kubernetes]
+service-cidrs=\"172.30.0.0/16,fd02::/112\"
+ovn-config-namespace=\"openshift-ovn-kubernetes\"
+apiserver=\"https://api-int.example.com:6443\"
+host-network-namespace=\"openshift-host-network\"
+platform-type=\"AWS\"
+healthz-bind-address=\"0.0.0.0:10256\"
+dns-service-namespace=\"openshift-dns\"
+dns-service-name=\"dns-default\"
+
+[ovnkubernetesfeature]
+enable-egress-ip=true
+egressip-reachability-total-timeout=1
+egressip-node-healthcheck-port=9107
+enable-multi-network=true
+enable-network-segmentation=true
+enable-admin-network-policy=true
+
+[gateway]
+mode=shared
+nodeport=true
+v4-join-subnet=\"100.68.0.0/16\"
+
+[logging]
+libovsdblogfile=/var/log/ovnkube/libovsdb.log
+logfile-maxsize=100
+acl-logging-rate-limit=20
+
+[clustermgrha]
+election-lease-duration=137
+election-renew-deadline=107
+election-retry-period=26
+",
+        );
+    let config = start.config();
+    assert_eq!((config.default.mtu, config.default.cluster_subnets.len()), (8901, 2));
+    assert_eq!(config.kubernetes.platform_type.map(|p| p.assigns_egress_addresses()), Some(true));
+    assert_eq!(
+        config.kubernetes.healthz_bind_address.map(|a| a.to_string()).as_deref(),
+        Some("0.0.0.0:10256")
+    );
+    assert_eq!(config.gateway.v4_join_subnet.to_string(), "100.68.0.0/16");
+    assert!(start.warnings().iter().all(|w| w.contains("not built yet")), "{:?}", start.warnings());
+}

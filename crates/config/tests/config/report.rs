@@ -35,6 +35,7 @@ fn effective_values_with_their_origin() {
     for format in [Format::Text, Format::Json, Format::Yaml] {
         assert!(!show(&config, format, false).contains("topsecret"));
     }
+    assert!(!format!("{config:?}").contains("topsecret"));
 }
 
 #[test]
