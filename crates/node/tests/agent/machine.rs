@@ -52,6 +52,8 @@ impl Machine {
             vec!["10.96.0.0/16".parse().unwrap()],
         );
         settings.ovs_db = format!("unix:{}", self.path("db.sock").display());
+        settings.ovn_remote = self.remote("ovnsb_db.sock");
+        settings.ovn_nb = self.remote("ovnnb_db.sock");
         settings.mtu = 1342;
         settings.ovn_controller.inactivity_probe_ms = 180_000;
         settings.gateway.interface = "breth0".into();
@@ -67,8 +69,10 @@ impl Machine {
         self.dir.path().join(name)
     }
 
-    fn command(&self, program: &str) -> Command {
+    /// A command for a program of Open vSwitch or OVN that keeps to the machine's directory.
+    pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(find(program));
+        command.env("OVN_RUNDIR", self.dir.path()).env("OVN_LOGDIR", self.dir.path());
         command
             .env("OVS_RUNDIR", self.dir.path())
             .env("OVS_LOGDIR", self.dir.path())
@@ -97,6 +101,16 @@ impl Machine {
     /// Kills the database server.
     pub(crate) fn stop_ovsdb(&mut self) {
         stop(&mut self.ovsdb);
+    }
+
+    /// Runs a program to its end and returns what it printed.
+    pub(crate) fn run(&self, program: &str, args: &[&str]) -> String {
+        run(self.command(program).args(args))
+    }
+
+    /// The address of a socket in the machine's directory.
+    pub(crate) fn remote(&self, socket: &str) -> String {
+        format!("unix:{}", self.path(socket).display())
     }
 
     /// Starts the switch.

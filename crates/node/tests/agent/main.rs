@@ -4,6 +4,7 @@
 
 mod api;
 mod machine;
+mod ovn;
 
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use api::Api;
 use machine::{Machine, eventually};
+use ovn::Ovn;
 
 const SUBNETS: &str = "k8s.ovn.org/node-subnets";
 
@@ -136,13 +138,14 @@ fn a_node_is_set_up_as_recorded_and_a_second_run_writes_nothing() {
             ("ovn-encap-type", "geneve"),
             ("ovn-is-interconn", "\"true\""),
             ("ovn-monitor-all", "\"true\""),
-            ("ovn-remote", "\"unix:/var/run/ovn/ovnsb_db.sock\""),
             ("ovn-remote-probe-interval", "\"180000\""),
             ("ovn-bridge-datapath-type", "netdev"),
         ];
         for (key, value) in recorded {
             assert_eq!(machine.vsctl(&format!("get Open_vSwitch . external_ids:{key}")), value, "{key}");
         }
+        let remote = machine.vsctl("get Open_vSwitch . external_ids:ovn-remote");
+        assert_eq!(remote, format!("{:?}", machine.settings().ovn_remote));
         let system_id = machine.vsctl("get Open_vSwitch . external_ids:system-id").replace('"', "");
         assert_eq!(std::fs::read_to_string(machine.path("system-id.conf")).unwrap().trim(), system_id);
         let annotations = [
@@ -437,5 +440,37 @@ fn clean_up_takes_ours_and_leaves_the_rest() {
         let transactions = machine.transactions();
         node::cleanup(&machine.settings()).await.unwrap();
         assert_eq!(machine.transactions(), transactions);
+    });
+}
+
+#[test]
+fn with_real_ovn_the_node_becomes_ready_and_the_chassis_follows_it() {
+    let machine = Machine::start().with_gateway_bridge();
+    let mut ovn = Ovn::start(&machine);
+    on(async {
+        let api = registered();
+        let mut settings = machine.settings();
+        settings.encap.port = 7000;
+        let agent = Agent::start(settings, &api);
+        agent.awaiting(|awaited| matches!(awaited, Awaited::Installed { .. })).await;
+        ovn.start_controller(&machine);
+        eventually("the chassis and its tunnel port", || {
+            Ovn::sbctl(&machine, "--bare --columns=hostname find Chassis hostname=node1") == "node1"
+                && Ovn::sbctl(&machine, "--bare --columns=options list Encap").contains("dst_port=7000")
+        })
+        .await;
+        assert!(agent.status.ready().is_err(), "nobody has made the logical port");
+        Ovn::nbctl(&machine, "ls-add node1");
+        Ovn::nbctl(&machine, "lsp-add node1 k8s-node1 -- lsp-set-addresses k8s-node1 dynamic");
+        agent.ready().await;
+
+        machine.ip("addr add 172.18.0.9/24 dev breth0");
+        api.move_to("172.18.0.9");
+        eventually("the chassis has the new address, and still the port", || {
+            let encap = Ovn::sbctl(&machine, "--bare --columns=ip,options list Encap");
+            encap.contains("172.18.0.9") && !encap.contains("172.18.0.1\n") && encap.contains("dst_port=7000")
+        })
+        .await;
+        agent.stop().await;
     });
 }
