@@ -23,6 +23,7 @@ mod openapi;
 mod options;
 mod patch;
 mod pki;
+mod protobuf;
 mod scheduler;
 mod schema;
 mod selector;

@@ -79,6 +79,9 @@ impl Input {
 
     /// The body as JSON; YAML where the type says so.
     pub(super) fn json(&self) -> Result<Value, ApiError> {
+        if self.content_type() == "application/vnd.kubernetes.protobuf" {
+            return crate::protobuf::decode(&self.body).map_err(ApiError::bad_request);
+        }
         let yaml = self.content_type().ends_with("yaml");
         if !yaml
             && !matches!(self.content_type(), "" | "application/json" | "*/*")

@@ -95,6 +95,17 @@ fn ownable(object: &Value) -> Value {
     out
 }
 
+/// Fields a write to this subresource has no effect on cannot be owned through it.
+fn keep_owned(set: &mut FieldSet, kind: &Kind, sub: Sub) {
+    match sub {
+        Sub::None if kind.status => {
+            set.children.remove("f:status");
+        }
+        Sub::Status => set.children.retain(|name, _| matches!(name.as_str(), "f:status" | "f:metadata")),
+        _ => {}
+    }
+}
+
 fn sub_name(sub: Sub) -> &'static str {
     match sub {
         Sub::Status => "status",
@@ -110,7 +121,10 @@ pub(super) fn record_update(old: Option<&Value>, new: &mut Value, kind: &Kind, m
     let schema = kind.schema();
     let before = old.map_or_else(|| Value::Object(Map::new()), ownable);
     let after = ownable(new);
-    let (changed, removed) = difference(&before, &after, schema);
+    let (mut changed, mut removed) = difference(&before, &after, schema);
+    for set in [&mut changed, &mut removed] {
+        keep_owned(set, kind, sub);
+    }
     let mut owners = read(new);
     if changed.is_empty() && removed.is_empty() {
         return;
@@ -154,11 +168,12 @@ pub(super) fn apply(
 ) -> Result<Value, ApiError> {
     let schema = kind.schema();
     let config = ownable(applied);
-    let set = if config.as_object().is_none_or(Map::is_empty) {
+    let mut set = if config.as_object().is_none_or(Map::is_empty) {
         FieldSet::default()
     } else {
         fields_of(&config, schema)
     };
+    keep_owned(&mut set, kind, sub);
     let mut owners = read(live);
     let mine = |o: &Owner| o.manager == manager && o.operation == "Apply" && o.subresource == sub_name(sub);
     let mut merged = live.clone();
