@@ -32,7 +32,8 @@ impl Mirror {
             inserted: BTreeMap::new(),
             lists: BTreeMap::new(),
             body: Vec::new(),
-            deletes: Vec::new(),
+            claimed: BTreeSet::new(),
+            unwanted: Vec::new(),
             plan: Plan::default(),
         };
         for (key, desired) in wanted {
@@ -51,7 +52,10 @@ struct Planner<'a> {
     /// Additions to and removals from lists, by listing row and column.
     lists: BTreeMap<(Table, Uuid, &'static str), ListChange>,
     body: Vec<Op>,
-    deletes: Vec<Op>,
+    /// Rows some key asks for. Another key that owned them by their old contents does not take them away.
+    claimed: BTreeSet<Uuid>,
+    /// Rows nobody asked for so far.
+    unwanted: Vec<(Table, Uuid)>,
     plan: Plan,
 }
 
@@ -69,6 +73,7 @@ impl Planner<'_> {
             match self.mirror.find(&spec.id, Some(key)) {
                 Some(uuid) => {
                     kept.insert((spec.id.table, uuid));
+                    self.claimed.insert(uuid);
                 }
                 None => {
                     let uuid =
@@ -198,12 +203,18 @@ impl Planner<'_> {
                 }
             }
         }
-        for (table, uuid) in self.mirror.owned_by(key) {
-            if kept.contains(&(table, uuid)) {
+        let owned = self.mirror.owned_by(key).filter(|row| !kept.contains(row));
+        self.unwanted.extend(owned);
+    }
+
+    fn discard(&mut self) -> Vec<Op> {
+        let mut deletes = Vec::new();
+        for (table, uuid) in std::mem::take(&mut self.unwanted) {
+            if self.claimed.contains(&uuid) {
                 continue;
             }
             if !table.owned {
-                self.deletes.push(Op::delete(table.name, uuid));
+                deletes.push(Op::delete(table.name, uuid));
                 continue;
             }
             // A row that lives by being listed goes when its last listing goes.
@@ -214,9 +225,11 @@ impl Planner<'_> {
                 }
             }
         }
+        deletes
     }
 
     fn finish(mut self) -> Plan {
+        let mut deletes = self.discard();
         let mut ops = std::mem::take(&mut self.body);
         for ((table, row, column), (mut add, mut remove)) in std::mem::take(&mut self.lists) {
             // One key's wish to keep a row listed outweighs another's wish to unlist it.
@@ -233,7 +246,7 @@ impl Planner<'_> {
                 ops.push(Op::mutate(table.name, row, mutations));
             }
         }
-        ops.append(&mut self.deletes);
+        ops.append(&mut deletes);
         self.plan.ops = ops;
         self.plan
     }

@@ -78,3 +78,8 @@ pub(crate) fn pod(key: &PodKey, uid: &str, node: &str) -> Pod {
         "spec": {"nodeName": node}, "status": {"phase": "Pending"}});
     serde_json::from_value(json).expect("a pod")
 }
+
+pub(crate) fn annotated(mut pod: Pod, value: &str) -> Pod {
+    pod.metadata.annotations.insert(kapi::annotations::POD_NETWORKS.into(), value.into());
+    pod
+}
