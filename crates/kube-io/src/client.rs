@@ -186,6 +186,19 @@ impl Kube {
         patched(&what, &reply)
     }
 
+    /// Deletes an object, if it is still the one the key names. Deletion may be graceful: the object is gone when a
+    /// watch says so.
+    pub async fn delete<T: Object>(&self, key: &ObjectKey) -> Result<(), Error> {
+        let what = describe("delete", &T::RESOURCE, Some(&key.namespace), Some(&key.name), None);
+        let mut options = json!({ "kind": "DeleteOptions", "apiVersion": "v1" });
+        if !key.uid.is_empty() {
+            options["preconditions"] = json!({ "uid": key.uid });
+        }
+        let path = path(&T::RESOURCE, Some(&key.namespace), Some(&key.name), None);
+        let body = encode(&what, &options)?;
+        self.call(&what, Method::DELETE, path, Some(("application/json", body))).await.map(drop)
+    }
+
     /// Records an Event on an object: never waits, never fails. Repetitions raise the count of the first one;
     /// too many on one object, or more than the queue holds, are dropped and counted.
     pub fn event(

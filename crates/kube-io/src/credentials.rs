@@ -1,5 +1,6 @@
-//! Settings to a connected client, and noticing that a client certificate was replaced.
+//! Settings to a connected client, and noticing that its credentials were replaced.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -9,25 +10,33 @@ use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 
 use crate::{Error, Settings};
 
-/// Modification times of the files a client was built from.
+/// The state of the files a client was built from. The time alone is too coarse for files replaced in one tick.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Stamp(Vec<(PathBuf, Option<SystemTime>)>);
+pub(crate) struct Stamp(Vec<Option<FileState>>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FileState {
+    modified: SystemTime,
+    inode: u64,
+    length: u64,
+}
 
 impl Stamp {
     pub(crate) fn of(settings: &Settings) -> Self {
-        let mut files = Vec::new();
+        let mut files: Vec<PathBuf> = Vec::new();
         if let Some(dir) = &settings.cert_dir {
             files.extend(["ovnkube-client-current.pem", "tls.crt", "tls.key"].map(|name| dir.join(name)));
         }
-        // the token file is not here: kube reads it again by itself
+        files.extend(settings.token_file.clone());
         files.extend(settings.ca_file.clone());
         files.extend(settings.kubeconfig.clone());
-        Self(files.into_iter().map(|file| (modified(&file), file)).map(|(time, file)| (file, time)).collect())
+        Self(files.iter().map(|file| file_state(file)).collect())
     }
 }
 
-fn modified(file: &Path) -> Option<SystemTime> {
-    std::fs::metadata(file).and_then(|meta| meta.modified()).ok()
+fn file_state(file: &Path) -> Option<FileState> {
+    let meta = std::fs::metadata(file).ok()?;
+    Some(FileState { modified: meta.modified().ok()?, inode: meta.ino(), length: meta.len() })
 }
 
 /// A client for the settings. Does not contact the server.
@@ -74,10 +83,10 @@ async fn base_config(settings: &Settings) -> Result<kube::Config, Error> {
     let mut config = kube::Config::new(url);
     config.root_cert = authorities(settings)?;
     config.auth_info = AuthInfo {
-        token_file: settings.token_file.as_ref().map(|file| file.to_string_lossy().into_owned()),
-        token: match settings.token_file {
-            Some(_) => None,
-            None => settings.token.clone().map(Into::into),
+        // read here rather than by kube, which takes a trailing line end for a part of the token
+        token: match &settings.token_file {
+            Some(file) => Some(String::from_utf8_lossy(&read(file)?).trim().into()),
+            None => settings.token.as_ref().map(|token| token.trim().into()),
         },
         ..AuthInfo::default()
     };

@@ -208,7 +208,8 @@ impl Candidate {
     async fn resign(&mut self) {
         let Some(version) = self.rules.resign() else { return };
         let spec = LeaseSpec {
-            holder_identity: Some(String::new()),
+            // absent rather than empty, which servers with stricter validation refuse
+            holder_identity: None,
             lease_duration_seconds: Some(1),
             renew_time: Some(wall_time()),
             ..self.rules.claim(false, &wall_time())

@@ -12,7 +12,7 @@ pub struct Settings {
     pub apiserver: Option<String>,
     /// Bearer token.
     pub token: Option<String>,
-    /// File with a bearer token, read again when it rotates. Wins over `token` when both are given.
+    /// File with a bearer token, read again when it changes (service account tokens rotate). Wins over `token` when both are given.
     pub token_file: Option<PathBuf>,
     /// PEM file of the authorities that may sign the API server's certificate.
     pub ca_file: Option<PathBuf>,
