@@ -367,13 +367,18 @@ impl Rig {
         text.split_whitespace().filter_map(|w| w.strip_prefix("sandbox=")).map(str::to_owned).collect()
     }
 
-    /// Nothing of a sandbox is left: no interface, no shaper, no link.
-    pub(crate) fn assert_nothing_of(&self, sandbox: &str) {
+    /// Open vSwitch has nothing of a sandbox: no interface, no shaper.
+    pub(crate) fn assert_no_rows_of(&self, sandbox: &str) {
         for table in ["Interface", "QoS", "Queue"] {
             let found =
                 self.vsctl(&format!("--bare --columns=_uuid find {table} external_ids:sandbox={sandbox}"));
             assert_eq!(found, "", "{table} of {sandbox}");
         }
+    }
+
+    /// Nothing of a sandbox is left: no rows, no link.
+    pub(crate) fn assert_nothing_of(&self, sandbox: &str) {
+        self.assert_no_rows_of(sandbox);
         let links = ip("-o link");
         let name: String = sandbox.chars().take(15).collect();
         assert!(!links.contains(&name), "{links}");
