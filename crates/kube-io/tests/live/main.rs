@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod access;
+mod election;
 mod faults;
 
 use std::net::TcpListener;
