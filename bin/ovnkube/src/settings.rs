@@ -122,6 +122,7 @@ pub(crate) fn node(config: &Config, name: &str) -> node::Settings {
     let mut settings = node::Settings::new(name, cluster_subnets, config.kubernetes.service_cidrs.clone());
     settings.ovs_db = format!("unix:{}", config.ovs.run_dir.join("db.sock").display());
     settings.ovn_remote = format!("unix:{}", config.southbound.run_dir.join("ovnsb_db.sock").display());
+    settings.ovn_run_dir = Some(config.southbound.run_dir.clone());
     settings.ovn_nb = format!("unix:{}", config.northbound.run_dir.join("ovnnb_db.sock").display());
     settings.mtu = default.mtu;
     settings.routable_mtu = default.routable_mtu;

@@ -7,7 +7,8 @@
 //! ```
 //! Start-up, steady state, a changed node address, a re-created Node and a take-over are all the same pass. A pass
 //! that finds everything as wanted writes nothing. Once the first pass succeeds the CNI server starts and then,
-//! last of all, the CNI configuration file is written.
+//! last of all, the CNI configuration file is written. Where that file is in place already, the server starts as soon
+//! as there is a database.
 
 mod facts;
 mod pass;
@@ -20,7 +21,7 @@ use std::time::Duration;
 use host::Handle;
 use kube_io::{Backoff, Kube, ObjectRef, Severity};
 use ovsdb::{Endpoint, Options, Replica};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -141,36 +142,60 @@ struct Agent {
 }
 
 impl Agent {
-    async fn run<S, F>(mut self, wake: &Notify, serve: S) -> NodeError
+    async fn run<S, F>(self, wake: &Notify, serve: S) -> NodeError
     where
         S: Future<Output = Result<F, NodeError>>,
         F: Future<Output = NodeError>,
     {
-        let error = self.first_passes(wake).await;
-        if let Some(error) = error {
+        // A runtime that was told of us before this start must be answered now: pods go away at any time, and their
+        // removal needs neither the API server nor ovn-controller.
+        let told = conf_file::path(&self.settings.cni_conf).exists();
+        let replica = self.replica.clone();
+        let (start, started) = oneshot::channel::<()>();
+        let (listens, listening) = oneshot::channel::<()>();
+        let server = async move {
+            if told {
+                replica.ready().await;
+            } else if started.await.is_err() {
+                // The passes have ended, and tell why.
+                return std::future::pending().await;
+            }
+            let server = match serve.await {
+                Ok(server) => server,
+                Err(error) => return error,
+            };
+            let _ = listens.send(());
+            server.await
+        };
+        tokio::select! {
+            error = server => error,
+            error = self.passes(wake, start, listening) => error,
+        }
+    }
+
+    async fn passes(
+        mut self,
+        wake: &Notify,
+        start: oneshot::Sender<()>,
+        listening: oneshot::Receiver<()>,
+    ) -> NodeError {
+        if let Some(error) = self.first_passes(wake).await {
             return error;
         }
-        // Whoever asks the socket before the file exists is answered; whoever sees the file finds the socket.
-        let server = match serve.await {
-            Ok(server) => server,
-            Err(error) => return error,
-        };
+        // Whoever sees the file finds somebody listening on the socket.
+        let _ = start.send(());
+        if listening.await.is_err() {
+            return std::future::pending().await;
+        }
+        let path = conf_file::path(&self.settings.cni_conf).display().to_string();
         match conf_file::write(&self.settings.cni_conf) {
-            Ok(true) => {
-                info!(path = %conf_file::path(&self.settings.cni_conf).display(), "wrote the CNI configuration")
-            }
+            Ok(true) => info!(path, "wrote the CNI configuration"),
             Ok(false) => {}
-            Err(source) => {
-                let path = conf_file::path(&self.settings.cni_conf).display().to_string();
-                return NodeError::File { path, source };
-            }
+            Err(source) => return NodeError::File { path, source },
         }
         self.status.set_serving();
         info!(node = self.settings.node, "node is ready for pods");
-        tokio::select! {
-            error = server => error,
-            error = self.later_passes(wake) => error,
-        }
+        self.later_passes(wake).await
     }
 
     /// Passes until everything is in place; `Some` if that cannot be reached.

@@ -15,6 +15,7 @@ mod host_watch;
 pub mod kube_feed;
 pub mod mgmt_port;
 pub mod mtu;
+mod ovn_controller;
 pub mod ovs;
 mod run;
 mod settings;

@@ -20,6 +20,9 @@ pub struct Settings {
     pub ovn_remote: String,
     /// The local Northbound database, asked only to explain why a port is not installed.
     pub ovn_nb: String,
+    /// Directory of ovn-controller's control socket; at the start it is asked there whether it is connected. `None`
+    /// where it cannot be asked.
+    pub ovn_run_dir: Option<PathBuf>,
     /// The cluster's pod CIDRs; each is routed through the management port.
     pub cluster_subnets: Vec<IpNet>,
     /// The cluster's service CIDRs.
@@ -158,6 +161,7 @@ impl Settings {
             node: node.into(),
             ovs_db: "unix:/var/run/openvswitch/db.sock".to_owned(),
             ovn_remote: "unix:/var/run/ovn/ovnsb_db.sock".to_owned(),
+            ovn_run_dir: Some(PathBuf::from("/var/run/ovn")),
             ovn_nb: "unix:/var/run/ovn/ovnnb_db.sock".to_owned(),
             cluster_subnets,
             service_cidrs,

@@ -34,14 +34,14 @@ pub enum Awaited {
         /// The step that is missing, once that was found out.
         reason: Option<String>,
     },
+    /// ovn-controller's connection.
+    OvnController {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// An operation that is being retried.
     Retry {
         /// What failed.
-        reason: String,
-    },
-    /// The pods of this node.
-    Pods {
-        /// Why they are not known.
         reason: String,
     },
 }
@@ -75,8 +75,8 @@ impl fmt::Display for Awaited {
                 f.write_str("ovn-controller to install port ovn-k8s-mp0")?;
                 because(f, reason)
             }
+            Awaited::OvnController { reason } => write!(f, "ovn-controller to be connected: {reason}"),
             Awaited::Retry { reason } => write!(f, "a retry: {reason}"),
-            Awaited::Pods { reason } => write!(f, "the pods of this node: {reason}"),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::kube_feed::{OwnNode, key_of};
 use crate::mgmt_port::{self, Desired, Facts};
 use crate::ovs::{self, OwnKeys, PortSpec};
 use crate::status::Awaited;
-use crate::{chassis, mtu};
+use crate::{chassis, mtu, ovn_controller};
 
 /// Transactions one pass makes at most: each may uncover the next (the bridge, then the port on it).
 const MAX_TRANSACTIONS: usize = 4;
@@ -150,7 +150,8 @@ impl Agent {
         if desired.is_none() {
             return Err(Stop::Await(Awaited::NodeSubnets));
         }
-        self.check_port(&view)
+        self.check_port(&view)?;
+        self.check_controller(pass).await
     }
 
     fn check_database(&self) -> Result<(), Stop> {
@@ -322,5 +323,19 @@ impl Agent {
             return Err(Stop::Await(Awaited::Installed { reason: None }));
         }
         Ok(())
+    }
+
+    /// Asked at the start only: from then on every attachment waits for ovn-controller itself.
+    async fn check_controller(&self, pass: &mut Pass) -> Result<(), Stop> {
+        let Some(run_dir) = self.settings.ovn_run_dir.as_deref().filter(|_| !self.started) else {
+            return Ok(());
+        };
+        match ovn_controller::connected(run_dir).await {
+            Ok(()) => Ok(()),
+            Err(reason) => {
+                pass.retry = true;
+                Err(Stop::Await(Awaited::OvnController { reason }))
+            }
+        }
     }
 }

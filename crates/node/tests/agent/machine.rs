@@ -54,6 +54,7 @@ impl Machine {
         settings.ovs_db = format!("unix:{}", self.path("db.sock").display());
         settings.ovn_remote = self.remote("ovnsb_db.sock");
         settings.ovn_nb = self.remote("ovnnb_db.sock");
+        settings.ovn_run_dir = None;
         settings.mtu = 1342;
         settings.ovn_controller.inactivity_probe_ms = 180_000;
         settings.gateway.interface = "breth0".into();

@@ -381,6 +381,25 @@ fn with_its_cni_server_the_agent_listens_before_it_says_so_and_ends_cleanly() {
         agent.stop().await;
         assert!(std::os::unix::net::UnixStream::connect(machine.path("cni/ovn-cni-server.sock")).is_err());
         assert!(machine.path("net.d/10-ovn-kubernetes.conf").exists());
+
+        // A restart while nobody answers at the API server: the runtime must be able to take pods down.
+        let silent = Api::default();
+        let (status, cancel) = (Status::new(), CancellationToken::new());
+        let run = node::run(
+            machine.settings(),
+            silent.kube(),
+            PodBoard::new(),
+            node::Hooks::default(),
+            status.clone(),
+            cancel.clone(),
+        );
+        let agent = Agent { status, cancel, task: tokio::task::spawn_local(run) };
+        eventually("the server listens", || {
+            std::os::unix::net::UnixStream::connect(machine.path("cni/ovn-cni-server.sock")).is_ok()
+        })
+        .await;
+        assert!(agent.status.ready().unwrap_err().contains("Node object"));
+        agent.stop().await;
     });
 }
 
@@ -451,8 +470,13 @@ fn with_real_ovn_the_node_becomes_ready_and_the_chassis_follows_it() {
         let api = registered();
         let mut settings = machine.settings();
         settings.encap.port = 7000;
+        settings.ovn_run_dir = Some(machine.path("."));
         let agent = Agent::start(settings, &api);
         agent.awaiting(|awaited| matches!(awaited, Awaited::Installed { .. })).await;
+        // As the database shows it after a restart of the machine.
+        machine.install_port();
+        agent.awaiting(|awaited| matches!(awaited, Awaited::OvnController { .. })).await;
+        machine.vsctl("remove Interface ovn-k8s-mp0 external_ids ovn-installed");
         ovn.start_controller(&machine);
         eventually("the chassis and its tunnel port", || {
             Ovn::sbctl(&machine, "--bare --columns=hostname find Chassis hostname=node1") == "node1"
