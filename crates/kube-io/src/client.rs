@@ -302,7 +302,11 @@ fn request(
     path: &str,
     body: Option<(&'static str, Vec<u8>)>,
 ) -> Result<Request<Body>, Error> {
-    let mut builder = Request::builder().method(method).uri(path).header(header::ACCEPT, "application/json");
+    let mut builder = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::ACCEPT, "application/json")
+        .header(header::USER_AGENT, concat!("ovnkube-rs/", env!("CARGO_PKG_VERSION")));
     if let Some((content_type, _)) = &body {
         builder = builder.header(header::CONTENT_TYPE, *content_type);
     }

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 
-use crate::{Error, Settings};
+use crate::{Error, Settings, connection};
 
 /// The state of the files a client was built from. The time alone is too coarse for files replaced in one tick.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -48,12 +48,7 @@ pub(crate) async fn client(settings: &Settings) -> Result<kube::Client, Error> {
         config.auth_info.client_certificate_data = Some(STANDARD.encode(identity.certificate));
         config.auth_info.client_key_data = Some(STANDARD.encode(identity.key).into());
     }
-    // retries are ours: the consumer is told and the backoff is one
-    config.default_retry = false;
-    config.read_timeout = None;
-    kube::Client::try_from(config).map_err(|error| {
-        Error::Settings(format!("cannot set up the client: {}", crate::error::chain(&error)))
-    })
+    connection::client(config)
 }
 
 async fn base_config(settings: &Settings) -> Result<kube::Config, Error> {

@@ -95,6 +95,9 @@ impl Drop for Election {
     }
 }
 
+/// How long a withdrawal waits for a renewal under way.
+const LAST_WRITE: Duration = Duration::from_secs(5);
+
 type Written = (Duration, Result<Lease, Error>);
 
 struct Candidate {
@@ -142,7 +145,13 @@ impl Candidate {
                 _ = &mut stopped => break,
             }
         }
-        drop(write);
+        if writing {
+            // a renewal that lands after the resignation would undo it
+            let done = tokio::time::timeout(LAST_WRITE, &mut write).await;
+            if let Ok(Some((sent, result))) = done {
+                self.finished(sent, result);
+            }
+        }
         self.resign().await;
         self.publish();
     }

@@ -10,6 +10,7 @@
 
 mod backoff;
 mod client;
+mod connection;
 mod credentials;
 mod election;
 mod error;

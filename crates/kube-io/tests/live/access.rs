@@ -58,3 +58,15 @@ async fn a_server_signed_by_somebody_else_is_not_trusted() {
     let error = Kube::connect(wrong).await.unwrap().get::<Namespace>("", "default").await.unwrap_err();
     assert!(error.to_string().contains("certificate"), "{error}");
 }
+
+#[tokio::test]
+async fn a_proxy_is_refused_rather_than_passed_by() {
+    let server = server().await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("kubeconfig");
+    let text = server.kubeconfig().replace("server:", "proxy-url: http://127.0.0.1:3128\n    server:");
+    std::fs::write(&file, text).unwrap();
+    let settings = Settings { kubeconfig: Some(file), ..Settings::default() };
+    let error = Kube::connect(settings).await.err().expect("must be refused").to_string();
+    assert!(error.contains("proxy http://127.0.0.1:3128"), "{error}");
+}
