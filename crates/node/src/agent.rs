@@ -92,6 +92,7 @@ where
         status,
         started: false,
         echo: pass::Echo::default(),
+        reminded: Instant::now(),
         reported: String::new(),
     };
     let shared = Shared { settings: settings.clone(), ovs: replica.clone(), board: board.clone() };
@@ -137,6 +138,8 @@ struct Agent {
     /// The first pass has succeeded; from then on nothing that fails ends the process.
     started: bool,
     echo: pass::Echo,
+    /// When a wait was last logged.
+    reminded: Instant,
     /// The last problem logged, so that a lasting one is said once.
     reported: String,
 }
@@ -231,7 +234,7 @@ impl Agent {
     }
 
     /// Waits for a reason to look again: an event, the time for a retry, or the periodic look.
-    async fn sleep(&self, wake: &Notify, pass: &Pass, pace: &mut Pace, deadline: Option<Instant>) {
+    async fn sleep(&mut self, wake: &Notify, pass: &Pass, pace: &mut Pace, deadline: Option<Instant>) {
         let now = Instant::now();
         // Nobody tells when a failed step is worth another try, and somebody who keeps undoing what we do must not
         // make us spin.
@@ -240,15 +243,22 @@ impl Agent {
             tokio::time::sleep(quiet).await;
         }
         if pass.retry {
+            self.remind_in_time().await;
             return;
         }
         let until = deadline.map_or(now + RESYNC, |deadline| deadline.min(now + RESYNC));
-        loop {
-            let reminder = Instant::now() + REMINDER;
-            if timeout_at(until.min(reminder), wake.notified()).await.is_ok() || Instant::now() >= until {
+        while timeout_at(until.min(self.reminded + REMINDER), wake.notified()).await.is_err() {
+            if Instant::now() >= until {
                 return;
             }
+            self.remind_in_time().await;
+        }
+    }
+
+    async fn remind_in_time(&mut self) {
+        if self.reminded.elapsed() >= REMINDER {
             self.remind().await;
+            self.reminded = Instant::now();
         }
     }
 
@@ -271,6 +281,7 @@ impl Agent {
             && let Some(awaited) = &pass.awaited
         {
             info!("waiting for {awaited}");
+            self.reminded = Instant::now();
         }
         let problems: Vec<String> = pass.problems.iter().map(ToString::to_string).collect();
         let text = problems.join("; ");
