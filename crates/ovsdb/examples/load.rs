@@ -83,12 +83,12 @@ async fn fill(socket: &Path, ports: usize) -> Outcome<()> {
     let started = Instant::now();
     for first in (0..ports).step_by(500) {
         let mut ops = Vec::new();
-        let switch = Uuid::from_u128((1 << 64) | first as u128);
+        let switch = identity("switch", first);
         let name = format!("node-{}", first / 500);
         ops.push(Op::insert("Logical_Switch", switch, row([("name", name.as_str().into())])));
         let numbers = first..(first + 500).min(ports);
         ops.extend(numbers.clone().map(|n| port(n, &name)));
-        let members = numbers.map(|n| Uuid::from_u128(n as u128 + 1)).collect::<Datum>();
+        let members = numbers.map(|n| identity("port", n)).collect::<Datum>();
         ops.push(Op::mutate("Logical_Switch", switch, vec![Mutation::insert("ports", members)]));
         writer.transact(ops).await?;
     }
@@ -98,6 +98,11 @@ async fn fill(socket: &Path, ports: usize) -> Outcome<()> {
 
 fn row<const N: usize>(columns: [(&'static str, Datum); N]) -> Vec<(Name, Datum)> {
     columns.into_iter().map(|(name, value)| (Name::Borrowed(name), value)).collect()
+}
+
+/// Spread like those of the controller: the server's hash tables look at the first bytes alone.
+fn identity(kind: &str, n: usize) -> Uuid {
+    Uuid::v5(&Uuid::NIL, format!("{kind}-{n}").as_bytes())
 }
 
 fn port(n: usize, node: &str) -> Op {
@@ -112,12 +117,12 @@ fn port(n: usize, node: &str) -> Op {
         (
             "options",
             Datum::map([
-                ("iface-id-ver", Uuid::from_u128(n as u128 | 7 << 100).to_string().as_str()),
+                ("iface-id-ver", identity("pod", n).to_string().as_str()),
                 ("requested-chassis", node),
             ]),
         ),
     ]);
-    Op::insert("Logical_Switch_Port", Uuid::from_u128(n as u128 + 1), columns)
+    Op::insert("Logical_Switch_Port", identity("port", n), columns)
 }
 
 async fn measure(socket: &Path) -> Outcome<()> {

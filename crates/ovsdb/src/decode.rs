@@ -1,6 +1,6 @@
 //! Values out of their JSON form, straight into their compact form without a tree in between.
 
-use std::{borrow::Cow, collections::HashSet, fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
 
@@ -12,12 +12,13 @@ mod row;
 pub use fields::Fields;
 pub(crate) use row::row_update;
 
-/// Strings seen before: the keys and the few frequent values of a database are stored once.
+/// Strings seen lately: keys, frequent values, and what stands in several columns of a row are stored once.
 ///
-/// Owned by a connection; bounded, so that a database full of distinct strings costs nothing more.
+/// Owned by a connection. Of strings with the same hash only the last one is remembered, so the table stays
+/// small and current however many strings pass.
 #[derive(Default)]
 pub(crate) struct Strings {
-    seen: HashSet<Arc<str>>,
+    seen: Vec<Option<Arc<str>>>,
 }
 
 /// The value of a column of this type from JSON.
@@ -31,21 +32,25 @@ pub fn datum(json: &str, kind: &ColumnType) -> Result<Datum, serde_json::Error> 
 // === impl Strings ===
 
 impl Strings {
-    const MOST: usize = 8192;
-    const LONGEST: usize = 64;
+    /// How many are remembered; a power of two.
+    const MOST: usize = 2048;
+    const LONGEST: usize = 96;
 
     pub(crate) fn share(&mut self, text: &str) -> Arc<str> {
         if text.len() > Strings::LONGEST {
             return text.into();
         }
-        if let Some(known) = self.seen.get(text) {
-            return known.clone();
+        if self.seen.is_empty() {
+            self.seen.resize(Strings::MOST, None);
         }
-        let text: Arc<str> = text.into();
-        if self.seen.len() < Strings::MOST {
-            self.seen.insert(text.clone());
+        // FNV-1a: good enough for a table that forgets, and short.
+        let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        let hash = text.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, mix);
+        let slot = &mut self.seen[(hash ^ (hash >> 32)) as usize % Strings::MOST];
+        match slot {
+            Some(known) if **known == *text => known.clone(),
+            _ => slot.insert(text.into()).clone(),
         }
-        text
     }
 }
 

@@ -16,7 +16,8 @@ pub type Columns = Vec<(Name, Datum)>;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
     /// Inserts a row under an identity chosen here. Repeating it after an unknown outcome cannot make a
-    /// second row: the server refuses the identity a second time.
+    /// second row: the server refuses the identity a second time. Take [`Uuid::v5`] or a random one; the
+    /// server's hash tables look at the first four bytes alone, so counting up makes it very slow.
     Insert {
         /// Where to.
         table: Name,

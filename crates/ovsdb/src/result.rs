@@ -44,7 +44,8 @@ impl Rejection {
         self.error == "duplicate uuid"
     }
 
-    /// Whether a wait was not met: the database is not as the transaction assumed.
+    /// Whether a wait was not met: the database is not as the transaction assumed, which has to be made anew
+    /// from what the database holds now.
     pub fn is_stale(&self) -> bool {
         self.error == "timed out"
     }
@@ -54,7 +55,6 @@ impl Rejection {
         matches!(
             self.error.as_str(),
             "not leader"
-                | "timed out"
                 | "cluster error"
                 | "disconnected"
                 | "resources exhausted"
