@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     identity,
     kind::Kind,
-    store::{CLEANUP, CRD_SHELF, DeleteOptions, ListOptions, Store},
+    store::{CLEANUP, CRD_SHELF, DeleteOptions, ListOptions, Store, key_of},
 };
 
 /// Runs until the store's server stops; wakes after writes.
@@ -21,10 +21,22 @@ pub(crate) async fn run(store: Arc<Store>) {
 
 fn names_being_deleted(store: &Store, shelf: &str) -> Vec<String> {
     let state = store.lock();
-    let Some(shelf) = state.shelf(shelf) else { return Vec::new() };
-    let deleting =
-        shelf.objects.iter().filter(|(_, e)| e.value["metadata"].get("deletionTimestamp").is_some());
-    deleting.map(|((_, name), _)| name.clone()).collect()
+    state.ending.iter().filter(|(s, _)| *s == shelf).map(|(_, name)| name.clone()).collect()
+}
+
+/// Deletes what a namespace or CRD holds; gives how much is left, waiting for finalizers or nodes.
+fn empty(store: &Store, kind: &Kind, namespace: &str) -> usize {
+    let list = ListOptions { namespace: namespace.to_string(), ..ListOptions::default() };
+    let objects = store.list_objects(kind, &list).map_or_else(|_| Vec::new(), |page| page.entries);
+    let mut state = store.lock();
+    let mut left = 0;
+    for entry in objects {
+        let (namespace, name) = key_of(&entry.value);
+        // An object that vanished meanwhile is as good as deleted.
+        let deleted = state.delete(kind, &namespace, &name, &DeleteOptions::default());
+        left += usize::from(deleted.is_ok_and(|d| !d.gone));
+    }
+    left
 }
 
 /// One kind for each shelf.
@@ -42,10 +54,7 @@ fn finish_namespaces(store: &Store) {
     for namespace in names_being_deleted(store, "namespaces") {
         let mut left = 0;
         for kind in shelves(store) {
-            let list = ListOptions { namespace: namespace.clone(), ..ListOptions::default() };
-            // Objects that wait for finalizers or nodes come back here when they change.
-            let _ = store.delete_all(&kind, &list, &DeleteOptions::default());
-            left += store.list_objects(&kind, &list).map_or(0, |page| page.entries.len());
+            left += empty(store, &kind, &namespace);
         }
         if left == 0 {
             store.finish_namespace(&namespace);
@@ -67,9 +76,7 @@ fn finish_custom(store: &Store) {
         let kind = store.kinds().into_iter().find(|k| k.is_custom() && k.resource() == name);
         let mut left = 0;
         if let Some(kind) = kind {
-            let list = ListOptions::default();
-            let _ = store.delete_all(&kind, &list, &DeleteOptions::default());
-            left = store.list_objects(&kind, &list).map_or(0, |page| page.entries.len());
+            left = empty(store, &kind, "");
         }
         if left == 0 {
             store.finish_custom(&name);

@@ -75,11 +75,10 @@ impl Allocations {
         self.ranges.first().map(|r| r.at(1))
     }
 
-    /// Gives a Service what its type needs, keeps what `old` had, frees what is no longer needed.
+    /// Gives a Service what its type needs, frees what is no longer needed.
     pub(crate) fn assign(&mut self, service: &mut Value, old: Option<&Value>) -> Result<(), Vec<FieldError>> {
         let held = old.map(owned);
         if let Some(old) = old {
-            self.keep(service, old);
             self.release(old);
         }
         let result = self.addresses(service).and_then(|()| {
@@ -125,35 +124,6 @@ impl Allocations {
     fn mark(&mut self, address: IpAddr) {
         for range in self.ranges.iter_mut().filter(|r| r.net.contains(&address)) {
             range.used.insert(address);
-        }
-    }
-
-    /// An update that leaves allocated fields out keeps them.
-    fn keep(&self, service: &mut Value, old: &Value) {
-        let external = |s: &Value| s["spec"]["type"] == json!("ExternalName");
-        if external(service) || external(old) {
-            return;
-        }
-        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-            let missing = service["spec"][field].is_null() || service["spec"][field] == json!("");
-            if missing && !old["spec"][field].is_null() {
-                service["spec"][field] = old["spec"][field].clone();
-            }
-        }
-        let needs_ports = needs_ports(service);
-        let before = old["spec"]["ports"].as_array().cloned().unwrap_or_default();
-        for port in service["spec"]["ports"].as_array_mut().into_iter().flatten() {
-            let same = |o: &&Value| o["port"] == port["port"] && o["protocol"] == port["protocol"];
-            let Some(earlier) = before.iter().find(same) else { continue };
-            if needs_ports && port["nodePort"].is_null() && !earlier["nodePort"].is_null() {
-                port["nodePort"] = earlier["nodePort"].clone();
-            }
-            if !needs_ports
-                && port["nodePort"] == earlier["nodePort"]
-                && let Some(map) = port.as_object_mut()
-            {
-                map.remove("nodePort");
-            }
         }
     }
 
@@ -341,6 +311,35 @@ impl Allocations {
     }
 }
 
+/// An update that leaves allocated fields out keeps them.
+pub(crate) fn keep(service: &mut Value, old: &Value) {
+    let external = |s: &Value| s["spec"]["type"] == json!("ExternalName");
+    if external(service) || external(old) {
+        return;
+    }
+    for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        let missing = service["spec"][field].is_null() || service["spec"][field] == json!("");
+        if missing && !old["spec"][field].is_null() {
+            service["spec"][field] = old["spec"][field].clone();
+        }
+    }
+    let needs_ports = needs_ports(service);
+    let before = old["spec"]["ports"].as_array().cloned().unwrap_or_default();
+    for port in service["spec"]["ports"].as_array_mut().into_iter().flatten() {
+        let same = |o: &&Value| o["port"] == port["port"] && o["protocol"] == port["protocol"];
+        let Some(earlier) = before.iter().find(same) else { continue };
+        if needs_ports && port["nodePort"].is_null() && !earlier["nodePort"].is_null() {
+            port["nodePort"] = earlier["nodePort"].clone();
+        }
+        if !needs_ports
+            && port["nodePort"] == earlier["nodePort"]
+            && let Some(map) = port.as_object_mut()
+        {
+            map.remove("nodePort");
+        }
+    }
+}
+
 fn needs_ports(service: &Value) -> bool {
     let spec = &service["spec"];
     match spec["type"].as_str() {
@@ -414,6 +413,7 @@ mod tests {
         assert!(all.assign(&mut taken, None).is_err());
         let mut plain = s.clone();
         plain["spec"]["type"] = json!("ClusterIP");
+        keep(&mut plain, &s);
         all.assign(&mut plain, Some(&s)).expect("no port");
         assert!(plain["spec"]["ports"][0]["nodePort"].is_null());
         let mut again =

@@ -33,8 +33,9 @@ impl Store {
         name: &str,
         options: &DeleteOptions,
     ) -> Result<Deleted, ApiError> {
-        let deleted = self.lock().delete(kind, namespace, name, options)?;
-        self.work.notify_one();
+        let mut state = self.lock();
+        let deleted = state.delete(kind, namespace, name, options)?;
+        self.wake(&state);
         Ok(deleted)
     }
 
@@ -58,7 +59,7 @@ impl Store {
 }
 
 impl State {
-    pub(super) fn delete(
+    pub(crate) fn delete(
         &mut self,
         kind: &Kind,
         namespace: &str,

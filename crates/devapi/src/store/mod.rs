@@ -13,7 +13,7 @@ mod watch;
 mod write;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -39,7 +39,7 @@ use shelf::Shelf;
 /// All objects of one API server. Every verb is atomic: it holds one lock.
 pub struct Store {
     state: Mutex<State>,
-    /// Told when something is left to do in the background (namespaces, CRDs, pods to schedule).
+    /// Told when something may have become possible for the namespaces and CRDs being deleted.
     pub(crate) work: Notify,
 }
 
@@ -48,6 +48,8 @@ pub(crate) struct State {
     pub(crate) kinds: Kinds,
     shelves: BTreeMap<String, Shelf>,
     pub(crate) services: Allocations,
+    /// Shelf and name of the namespaces and CRDs being deleted.
+    pub(crate) ending: BTreeSet<(&'static str, String)>,
     history: usize,
 }
 
@@ -87,6 +89,11 @@ impl State {
         let rv = self.next_rv();
         value["metadata"]["resourceVersion"] = rv.to_string().into();
         let key = key_of(&value);
+        if let Some(owner) = content_owner(shelf)
+            && value["metadata"].get("deletionTimestamp").is_some()
+        {
+            self.ending.insert((owner, key.1.clone()));
+        }
         let entry = Entry::new(value, rv);
         let history = self.history;
         let shelf = self.shelf_mut(shelf);
@@ -100,6 +107,9 @@ impl State {
     pub(crate) fn take(&mut self, shelf: &str, namespace: &str, name: &str) -> Option<Arc<Entry>> {
         let old = self.shelf_mut(shelf).objects.remove(&(namespace.to_string(), name.to_string()))?;
         self.removed(shelf, &old.value);
+        if let Some(owner) = content_owner(shelf) {
+            self.ending.remove(&(owner, name.to_string()));
+        }
         let rv = self.next_rv();
         let mut last = old.value.clone();
         last["metadata"]["resourceVersion"] = rv.to_string().into();
@@ -118,6 +128,11 @@ impl State {
     }
 }
 
+/// The shelf itself, if its objects own others that are deleted with them.
+fn content_owner(shelf: &str) -> Option<&'static str> {
+    ["namespaces", custom::SHELF].into_iter().find(|s| *s == shelf)
+}
+
 pub(crate) fn key_of(value: &Value) -> Key {
     let text = |name: &str| value["metadata"][name].as_str().unwrap_or_default().to_string();
     (text("namespace"), text("name"))
@@ -129,8 +144,14 @@ impl Store {
         for kind in built_in() {
             kinds.add(kind);
         }
-        let state =
-            State { rv: 0, kinds, shelves: BTreeMap::new(), services: Allocations::new(cidrs), history };
+        let state = State {
+            rv: 0,
+            kinds,
+            shelves: BTreeMap::new(),
+            services: Allocations::new(cidrs),
+            ending: BTreeSet::new(),
+            history,
+        };
         let store = Arc::new(Self { state: Mutex::new(state), work: Notify::new() });
         for name in store.kinds().iter().map(|k| k.shelf.clone()) {
             store.lock().shelf_mut(&name);
@@ -141,6 +162,13 @@ impl Store {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// After a write: lets the background finish what is being deleted.
+    fn wake(&self, state: &State) {
+        if !state.ending.is_empty() {
+            self.work.notify_one();
+        }
     }
 
     /// Every kind served now.

@@ -52,8 +52,8 @@ impl Store {
         let warnings = read(kind, &mut object, options.validation)?;
         let mut state = self.lock();
         let entry = state.create(kind, namespace, object, options)?;
+        self.wake(&state);
         drop(state);
-        self.work.notify_one();
         Ok(Outcome { entry, created: true, warnings })
     }
 
@@ -86,8 +86,8 @@ impl Store {
             return Err(ApiError::invalid(&kind.group, &kind.kind, name, &[error]));
         }
         let entry = state.replace(kind, namespace, name, sub, object, options, false)?;
+        self.wake(&state);
         drop(state);
-        self.work.notify_one();
         Ok(Outcome { entry, created: false, warnings })
     }
 
@@ -126,8 +126,8 @@ impl Store {
             new
         };
         let entry = state.replace(kind, namespace, name, sub, new, options, applying)?;
+        self.wake(&state);
         drop(state);
-        self.work.notify_one();
         Ok(Outcome { entry, created: false, warnings })
     }
 
@@ -153,8 +153,8 @@ impl Store {
         let managers = owned["metadata"]["managedFields"].clone();
         let quiet = WriteOptions { manager: String::new(), ..options.clone() };
         let entry = state.create_with(kind, namespace, object, &quiet, managers)?;
+        self.wake(&state);
         drop(state);
-        self.work.notify_one();
         Ok(Outcome { entry, created: true, warnings })
     }
 }
@@ -352,13 +352,16 @@ impl State {
         }
         meta::merge_metadata(&old, &mut new);
         strategy::default(kind, &mut new);
+        let services = kind.shelf == "services" && sub == Sub::None;
+        if services {
+            crate::services::keep(&mut new, &old);
+        }
         let mut errors = meta::validate(kind, &new);
         errors.extend(meta::validate_update(&old, &new));
         if sub != Sub::Status || kind.is_custom() {
             errors.extend(strategy::validate(kind, &new));
         }
         errors.extend(strategy::validate_update(kind, sub, &old, &new));
-        let services = kind.shelf == "services" && sub == Sub::None;
         if errors.is_empty() && services {
             errors.extend(self.services.assign(&mut new, Some(&old)).err().unwrap_or_default());
         }
