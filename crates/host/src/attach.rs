@@ -83,15 +83,19 @@ impl PodLink {
         pod.run(|| configure_here(spec))?
     }
 
-    /// Tells the neighbours who has the addresses now. Meant for the moment the port carries packets.
-    pub fn announce(pod: &NetNs, spec: &PodLinkSpec) -> Result<()> {
+    /// Tells the neighbours who has the addresses now. Meant for the moment the port carries packets. Closing the
+    /// socket that comes back takes the kernel some 10 ms (an RCU grace period), so drop it when nobody waits.
+    pub fn announce(pod: &NetNs, spec: &PodLinkSpec) -> Result<Option<Announcer>> {
         if spec.skip_ip_config || spec.addresses.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         pod.run(|| {
             let index = Handle::open()?.link_required(&spec.pod_name)?.index;
             let announcer = Announcer::open()?;
-            spec.addresses.iter().try_for_each(|net| announcer.announce(index, spec.mac, net.addr()))
+            for net in &spec.addresses {
+                announcer.announce(index, spec.mac, net.addr())?;
+            }
+            Ok(Some(announcer))
         })?
     }
 

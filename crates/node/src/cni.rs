@@ -20,6 +20,7 @@ mod failure;
 mod gc;
 mod handle;
 mod limits;
+mod links;
 mod observe;
 mod plug;
 mod ports;

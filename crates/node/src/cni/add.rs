@@ -106,7 +106,7 @@ impl CniServer {
             },
         };
         if outcome.is_err() {
-            made.undo(&self.ports, &self.host).await;
+            made.undo(&self.ports).await;
         }
         outcome
     }
@@ -197,11 +197,7 @@ impl CniServer {
             changed = self.pod_changes(request, &ready) => return Err(changed),
         }
         progress.done(Stage::Installed, Step::Installed);
-        let announced = {
-            let (netns, spec) = (netns.clone(), spec.clone());
-            blocking(made, move || PodLink::announce(&netns, &spec)).await
-        };
-        if let Err(e) = announced {
+        if let Err(e) = announce(made, netns.clone(), spec.clone()).await {
             // The pod works without; neighbours learn it from its first packet.
             tracing::warn!(pod = %request.key, error = %e, "addresses could not be announced");
         }
@@ -434,6 +430,21 @@ async fn blocking<T: Send + 'static>(
     let (sender, receiver) = tokio::sync::oneshot::channel();
     made.task(tokio::task::spawn_blocking(move || {
         let _ = sender.send(work());
+    }));
+    Ok(receiver.await.map_err(|_| Failure::Thread)??)
+}
+
+/// Announces the addresses; the socket is closed behind the caller's back, since that takes long.
+async fn announce(made: &Made, netns: Arc<NetNs>, spec: Arc<PodLinkSpec>) -> Result<(), Failure> {
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    made.task(tokio::task::spawn_blocking(move || match PodLink::announce(&netns, &spec) {
+        Ok(socket) => {
+            let _ = sender.send(Ok(()));
+            drop(socket);
+        }
+        Err(e) => {
+            let _ = sender.send(Err(e));
+        }
     }));
     Ok(receiver.await.map_err(|_| Failure::Thread)??)
 }

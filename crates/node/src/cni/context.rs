@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -15,6 +16,7 @@ use crate::board::PodBoard;
 
 use super::{
     diagnose::Diagnose,
+    links::LinkWatch,
     observe::{NoObserver, Observer},
     plug::Plug,
     ports::Ports,
@@ -31,6 +33,7 @@ pub struct CniServer {
     pub(crate) board: PodBoard,
     pub(crate) ports: Ports,
     pub(crate) host: Arc<Handle>,
+    pub(crate) links: LinkWatch,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) diagnose: Option<Arc<dyn Diagnose>>,
     pub(crate) readiness: Option<Readiness>,
@@ -55,13 +58,14 @@ pub(crate) struct Nonce {
 // === impl CniServer ===
 
 impl CniServer {
-    /// A server for the calling process's network namespace.
-    pub fn new(settings: CniSettings, board: PodBoard, ports: Ports) -> host::Result<CniServer> {
+    /// A server for the calling process's network namespace. Needs a runtime.
+    pub fn new(settings: CniSettings, board: PodBoard, ports: Ports) -> io::Result<CniServer> {
         Ok(CniServer {
             settings,
             board,
             ports,
-            host: Arc::new(Handle::open()?),
+            host: Arc::new(Handle::open().map_err(io::Error::other)?),
+            links: LinkWatch::open()?,
             observer: Arc::new(NoObserver),
             diagnose: None,
             readiness: None,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use host::Handle;
 use kapi::PodKey;
 
 use super::{add::host_name, context::CniServer, failure::Failure, plug, ports::PodPort};
@@ -61,9 +62,27 @@ impl CniServer {
         unplugged.and(deleted)
     }
 
+    /// Deletes links, returning as soon as they are gone.
     async fn delete_links(&self, links: Vec<String>) -> Result<(), Failure> {
-        let host = self.host.clone();
-        let work = move || links.iter().try_for_each(|name| host.delete_link_named(name).map(|_| ()));
-        Ok(tokio::task::spawn_blocking(work).await.map_err(|_| Failure::Thread)??)
+        let mut outcome = Ok(());
+        for name in links {
+            let gone = self.links.gone(&name);
+            let work = {
+                let name = name.clone();
+                // A socket of its own: the kernel answers late, and the shared one is for those who are waited for.
+                move || Handle::open()?.delete_link_named(&name)
+            };
+            let deleted = tokio::task::spawn_blocking(work);
+            tokio::pin!(deleted);
+            let done = tokio::select! {
+                Ok(()) = gone => Ok(()),
+                deleted = &mut deleted => deleted
+                    .map_err(|_| Failure::Thread)
+                    .and_then(|d| d.map(|_| ()).map_err(Failure::from)),
+            };
+            self.links.forget(&name);
+            outcome = outcome.and(done);
+        }
+        outcome
     }
 }

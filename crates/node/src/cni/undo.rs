@@ -1,6 +1,6 @@
 //! What an ADD has made so far, and taking it back.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use host::Handle;
 use tokio::task::JoinHandle;
@@ -39,7 +39,7 @@ impl Made {
     }
 
     /// Removes port, limits and link. Nothing here fails the request: it has failed already.
-    pub(crate) async fn undo(&self, ports: &Ports, host: &Arc<Handle>) {
+    pub(crate) async fn undo(&self, ports: &Ports) {
         let Inner { link, port, tasks } = std::mem::take(&mut *self.lock());
         for task in tasks {
             let _ = task.await;
@@ -57,9 +57,9 @@ impl Made {
             }
         }
         if let Some(link) = link {
-            let host = host.clone();
             let name = link.clone();
-            match tokio::task::spawn_blocking(move || host.delete_link_named(&name)).await {
+            let delete = move || Handle::open()?.delete_link_named(&name);
+            match tokio::task::spawn_blocking(delete).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(e)) => {
                     tracing::warn!(link, error = %e, "link of a failed CNI ADD could not be removed")
