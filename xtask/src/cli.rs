@@ -57,6 +57,12 @@ pub(crate) struct Demo {
     /// Objects to apply
     #[arg(long, value_name = "FILE", default_value = "examples/first-steps.yaml")]
     pub(crate) objects: PathBuf,
+    /// Build without optimisation: quicker to build, slower to run
+    #[arg(long)]
+    pub(crate) debug_build: bool,
+    /// Build nothing: take the programs that are in this directory
+    #[arg(long, value_name = "DIR", conflicts_with = "debug_build")]
+    pub(crate) built: Option<PathBuf>,
     /// More flags for our binaries, as one string
     #[arg(long, value_name = "FLAGS", default_value = "")]
     pub(crate) extra: String,

@@ -19,9 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Runs the demo; returns when everything is gone again.
 pub(crate) fn run(demo: &cli::Demo) -> Result<()> {
     setup::run()?;
-    progress::line("building");
-    binaries::use_dir(test::build(true)?);
-    progress::line("built");
+    let programs = if let Some(dir) = &demo.built {
+        dir.clone()
+    } else {
+        progress::line("building");
+        test::build(!demo.debug_build)?
+    };
+    binaries::use_dir(programs);
+    progress::line("everything is built");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut stopped = Stopped::new()?;
