@@ -13,6 +13,7 @@
 
 mod discovery;
 mod error;
+pub mod external;
 mod faults;
 mod http;
 mod identity;

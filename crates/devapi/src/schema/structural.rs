@@ -107,10 +107,7 @@ fn list_type(source: &Value, path: &str, errors: &mut Vec<FieldError>) {
                 }
             }
         }
-        Some(other @ ("atomic" | "set")) => {
-            let _ = other;
-        }
-        None => {}
+        Some("atomic" | "set") | None => {}
         Some(other) => {
             let allowed = ["atomic", "map", "set"].map(String::from);
             let at = format!("{path}.x-kubernetes-list-type");

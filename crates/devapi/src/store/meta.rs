@@ -12,19 +12,23 @@ use crate::{
 /// Bytes all annotations of an object may have together.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 
-fn meta_mut<'a>(object: &'a mut Value) -> &'a mut Map<String, Value> {
-    if !object["metadata"].is_object() {
-        object["metadata"] = json!({});
-    }
-    match &mut object["metadata"] {
+/// Runs a change on an object's metadata, made if it is missing.
+fn with_meta<R>(object: &mut Value, change: impl FnOnce(&mut Map<String, Value>) -> R) -> R {
+    let mut meta = match object["metadata"].take() {
         Value::Object(map) => map,
-        _ => unreachable!("metadata was just made an object"),
-    }
+        _ => Map::new(),
+    };
+    let result = change(&mut meta);
+    object["metadata"] = Value::Object(meta);
+    result
 }
 
 /// Fills the metadata of a new object.
 pub(super) fn for_create(kind: &Kind, namespace: &str, object: &mut Value) -> Result<(), ApiError> {
-    let meta = meta_mut(object);
+    with_meta(object, |meta| fill(kind, namespace, meta))
+}
+
+fn fill(kind: &Kind, namespace: &str, meta: &mut Map<String, Value>) -> Result<(), ApiError> {
     if meta.get("resourceVersion").and_then(Value::as_str).is_some_and(|v| !v.is_empty() && v != "0") {
         return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
     }
@@ -64,7 +68,10 @@ pub(super) fn for_create(kind: &Kind, namespace: &str, object: &mut Value) -> Re
 /// Gives an updated object the metadata that only the server changes.
 pub(super) fn merge_metadata(old: &Value, new: &mut Value) {
     let before = old["metadata"].as_object().cloned().unwrap_or_default();
-    let meta = meta_mut(new);
+    with_meta(new, |meta| keep(&before, meta));
+}
+
+fn keep(before: &Map<String, Value>, meta: &mut Map<String, Value>) {
     for field in [
         "name",
         "namespace",
@@ -128,16 +135,15 @@ pub(super) fn validate(kind: &Kind, object: &Value) -> Vec<FieldError> {
             message: format!("Too long: may not be more than {MAX_ANNOTATIONS} bytes"),
         });
     }
-    for finalizer in meta["finalizers"].as_array().into_iter().flatten() {
+    let generic = kind.is_custom() || kind.group == "apiextensions.k8s.io";
+    for (at, finalizer) in meta["finalizers"].as_array().into_iter().flatten().enumerate() {
         let text = finalizer.as_str().unwrap_or_default();
+        let standard = text.contains('/') || matches!(text, "orphan" | "foregroundDeletion" | "kubernetes");
         if let Some(why) = names::qualified_name(text) {
             errors.push(FieldError::invalid("metadata.finalizers", finalizer, why));
-        } else if !text.contains('/')
-            && !matches!(text, "orphan" | "foregroundDeletion" | "kubernetes")
-            && !(text.contains('.') || kind.is_custom())
-        {
+        } else if !generic && !standard {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.push(FieldError::invalid("metadata.finalizers[0]", finalizer, why));
+            errors.push(FieldError::invalid(format!("metadata.finalizers[{at}]"), finalizer, why));
         }
     }
     for (at, owner) in meta["ownerReferences"].as_array().into_iter().flatten().enumerate() {

@@ -163,10 +163,8 @@ pub(crate) fn validate_update(kind: &Kind, sub: Sub, old: &Value, new: &Value) -
             same(old, new, "/spec/names/plural", "spec.names.plural", &mut errors);
             same(old, new, "/spec/names/kind", "spec.names.kind", &mut errors);
         }
-        ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => {
-            if old["roleRef"] != new["roleRef"] {
-                errors.push(FieldError::invalid("roleRef", &new["roleRef"], "cannot change roleRef"));
-            }
+        ("rbac.authorization.k8s.io", _) if old["roleRef"] != new["roleRef"] => {
+            errors.push(FieldError::invalid("roleRef", &new["roleRef"], "cannot change roleRef"));
         }
         _ => {}
     }

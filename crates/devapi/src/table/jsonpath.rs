@@ -59,9 +59,10 @@ fn bracket<'a>(values: &[&'a Value], inside: &str) -> Vec<&'a Value> {
         let field = left.trim().trim_start_matches('@');
         let want = right.trim().trim_matches(['"', '\'']);
         let matches = |item: &&Value| {
-            find(item, field)
-                .first()
-                .is_some_and(|v| v.as_str().map_or_else(|| v.to_string() == want, |s| s == want))
+            find(item, field).first().is_some_and(|v| match v {
+                Value::String(s) => s == want,
+                other => serde_json::from_str::<Value>(want).is_ok_and(|w| w == **other),
+            })
         };
         return values.iter().flat_map(|v| items(v)).filter(matches).collect();
     }
