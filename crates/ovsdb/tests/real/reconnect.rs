@@ -148,36 +148,55 @@ async fn a_standalone_server_has_no_memory_and_is_loaded_anew() {
     assert_eq!(follower.names(), ["a"]);
 }
 
+/// When the server is killed.
+#[derive(Clone, Copy)]
+enum Kill {
+    /// When it has been sent this many bytes of the transaction.
+    Sent(u64),
+    /// When it has written the transaction to its file, before the answer has come.
+    Written,
+}
+
 #[tokio::test]
 async fn killed_in_mid_transaction_a_retry_gives_exactly_one_row() {
-    for round in 0..8 {
+    const ROWS: usize = 2999;
+    let ops = || (1..=ROWS as u128).map(|n| port(n, &format!("p{n}"))).collect::<Vec<_>>();
+    let moments =
+        [Kill::Sent(1), Kill::Sent(50_000), Kill::Sent(150_000), Kill::Sent(250_000), Kill::Written];
+    for kill in moments {
         let mut server = Server::standalone(SCHEMA).await;
-        let mut follower = Follower::connect(&server, |o| o).await;
+        let wire = Wire::before(&server).await;
+        let mut follower =
+            Follower::connect(&server, |o| Options { endpoints: vec![wire.endpoint()], ..o }).await;
+        wire.hold_answers();
+        let (sent, written) = (wire.sent(), server.written());
         let client = follower.client.clone();
-        // Many rows make the transaction long enough to be cut at different points.
-        let ops = || (1..3000).map(|n| port(n, &format!("p{n}"))).collect::<Vec<_>>();
         let attempt = tokio::spawn(async move { client.transact(ops()).await });
-        for _ in 0..round {
-            tokio::task::yield_now().await;
+        match kill {
+            Kill::Sent(bytes) => wire.wait_sent(sent + bytes).await,
+            Kill::Written => {
+                // The file grows in one step, by far more than the first record of a connection.
+                eventually("the file to grow", || (server.written() > written + 100_000).then_some(())).await;
+            }
         }
-        tokio::time::sleep(Duration::from_millis(round * 4)).await;
         server.kill();
-        let outcome = attempt.await.unwrap();
-        assert!(matches!(outcome, Ok(_) | Err(TxnError::Unknown | TxnError::NotConnected)), "{outcome:?}");
+        wire.cut();
+        assert!(matches!(attempt.await.unwrap(), Err(TxnError::Unknown)));
+        wire.join();
         server.start().await;
         follower.up().await;
         let found = follower.names().len();
-        assert!(found == 0 || found == 2999, "a transaction is made in whole: {found}");
-        match follower.client.transact(ops()).await {
-            Ok(_) => assert_eq!(found, 0),
-            Err(TxnError::Rejected(rejection)) => {
+        assert!(found == 0 || found == ROWS, "a transaction is made in whole: {found}");
+        match (kill, follower.client.transact(ops()).await) {
+            (Kill::Sent(_), Ok(_)) => assert_eq!(found, 0),
+            (_, Err(TxnError::Rejected(rejection))) => {
                 assert!(rejection.is_duplicate_uuid(), "{rejection}");
-                assert_eq!(found, 2999);
+                assert_eq!(found, ROWS);
             }
-            other => panic!("{other:?}"),
+            (_, other) => panic!("{other:?}"),
         }
         follower.catch_up();
-        assert_eq!(follower.names().len(), 2999);
+        assert_eq!(follower.names().len(), ROWS);
     }
 }
 
@@ -284,6 +303,8 @@ async fn the_driver_ends_with_its_clients() {
 struct Wire {
     dir: tempfile::TempDir,
     state: tokio::sync::watch::Sender<State>,
+    /// How many bytes have passed towards the server.
+    sent: tokio::sync::watch::Sender<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -299,22 +320,32 @@ impl Wire {
         let dir = tempfile::TempDir::new().unwrap();
         let listener = tokio::net::UnixListener::bind(dir.path().join("wire")).unwrap();
         let (state, states) = tokio::sync::watch::channel(State::Open);
-        let target = server.socket();
+        let (sent, _) = tokio::sync::watch::channel(0);
+        let (target, counter) = (server.socket(), sent.clone());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 if *states.borrow() == State::Cut {
                     continue;
                 }
                 if let Ok(server) = tokio::net::UnixStream::connect(&target).await {
-                    tokio::spawn(relay(client, server, states.clone()));
+                    tokio::spawn(relay(client, server, states.clone(), counter.clone()));
                 }
             }
         });
-        Wire { dir, state }
+        Wire { dir, state, sent }
     }
 
     fn endpoint(&self) -> ovsdb::Endpoint {
         ovsdb::Endpoint::Unix(self.dir.path().join("wire"))
+    }
+
+    fn sent(&self) -> u64 {
+        *self.sent.borrow()
+    }
+
+    async fn wait_sent(&self, bytes: u64) {
+        let passed = self.sent.subscribe().wait_for(|sent| *sent >= bytes).await.map(|_| ());
+        passed.unwrap();
     }
 
     fn hold_answers(&self) {
@@ -334,11 +365,22 @@ async fn relay(
     client: tokio::net::UnixStream,
     server: tokio::net::UnixStream,
     mut states: tokio::sync::watch::Receiver<State>,
+    sent: tokio::sync::watch::Sender<u64>,
 ) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     let mut answering = states.clone();
-    let requests = tokio::io::copy(&mut from_client, &mut to_server);
+    let requests = async move {
+        let mut buffer = vec![0; 4096];
+        loop {
+            let count = tokio::io::AsyncReadExt::read(&mut from_client, &mut buffer).await?;
+            if count == 0 {
+                return Ok::<(), std::io::Error>(());
+            }
+            tokio::io::AsyncWriteExt::write_all(&mut to_server, &buffer[..count]).await?;
+            sent.send_modify(|sent| *sent += count as u64);
+        }
+    };
     let answers = async move {
         let mut buffer = vec![0; 4096];
         loop {

@@ -127,6 +127,11 @@ impl Server {
         self.dir.path().join("db")
     }
 
+    /// How long the database file is.
+    pub(crate) fn written(&self) -> u64 {
+        std::fs::metadata(self.database()).unwrap().len()
+    }
+
     /// Ends the process at once, as a crash does.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
