@@ -78,6 +78,8 @@ pub(crate) fn controller(config: &Config, node: &str) -> controller::Options {
         join: join(config),
         transit: transit(config),
         masquerade: masquerade(config),
+        nat_ports: config.gateway.ephemeral_port_range.map(|range| (range.min, range.max)),
+        snat_per_pod: config.gateway.disable_snat_multiple_gws,
         mtu: config.default.mtu,
         encap_port: config.default.encap_port,
         encap_type: config.default.encap_type.to_string(),

@@ -3,17 +3,24 @@
 //! Names are what [`crate::Desired`] calls rows; owners are the keys whose compiled rows would contain it. Rows
 //! without an owner here are somebody else's and never touched.
 
+use std::net::IpAddr;
+
 use kapi::PodKey;
+use net::{Family, IpNet};
 use ovn::names;
 use ovsdb::{Row, Uuid};
 use world::Key;
 
+use crate::settings::Settings;
 use crate::table::{self, Table};
 
 /// Looks rows up while an owner is determined.
 pub trait Lookup {
     /// The row of `table` with this UUID.
     fn row(&self, table: Table, uuid: &Uuid) -> Option<&Row>;
+
+    /// Names of the routers that list this row.
+    fn routers_of(&self, uuid: &Uuid) -> Vec<&str>;
 }
 
 /// Name of a static route.
@@ -25,6 +32,16 @@ pub fn route_name(prefix: &str, next_hop: &str, policy: &str, output_port: &str)
 /// Name of a router policy.
 pub fn policy_name(priority: i64, matching: &str) -> String {
     format!("{priority} {matching}")
+}
+
+/// Name of a translation.
+pub fn nat_name(kind: &str, logical: &str, external: &str, matching: &str) -> String {
+    format!("{kind} {logical} {external} {matching}")
+}
+
+/// Name of a static neighbour.
+pub fn binding_name(port: &str, ip: &str) -> String {
+    format!("{port} {ip}")
 }
 
 /// Name of a meter band.
@@ -50,22 +67,36 @@ pub fn name(table: Table, row: &Row) -> Option<String> {
             text("output_port").unwrap_or_default(),
         )),
         table::ROUTER_POLICY => Some(policy_name(number("priority"), text("match")?)),
+        table::NAT => {
+            let matching = text("match").unwrap_or_default();
+            Some(nat_name(text("type")?, text("logical_ip")?, text("external_ip")?, matching))
+        }
+        table::STATIC_MAC_BINDING => Some(binding_name(text("logical_port")?, text("ip")?)),
         table::METER_BAND => Some(band_name(text("action")?, number("rate"), number("burst_size"))),
         table::ENCAP => Some(encap_name(text("type")?, text("ip")?)),
         _ => text("name").map(str::to_owned),
     }
 }
 
-/// The key a row belongs to, in the zone of node `local`.
-pub fn owner(table: Table, row: &Row, local: &str, lookup: &dyn Lookup) -> Option<Key> {
-    let name = row.get("name").and_then(|datum| datum.as_str()).unwrap_or_default();
+/// The key a row belongs to, in the zone `settings` describes.
+pub fn owner(table: Table, row: &Row, settings: &Settings, lookup: &dyn Lookup) -> Option<Key> {
+    let local = settings.node.as_str();
+    let name = row.str("name").unwrap_or_default();
     match table {
         table::SWITCH_PORT => switch_port_owner(row, name, local),
         table::ROUTER_PORT => router_port_owner(name, local),
         table::SWITCH => switch_owner(row, name, local, lookup),
-        table::ROUTER => (name == names::CLUSTER_ROUTER).then_some(Key::Cluster),
-        table::STATIC_ROUTE => external_id(row, names::IC_NODE).map(|node| node_key(node, local)),
+        table::ROUTER if name == names::CLUSTER_ROUTER => Some(Key::Cluster),
+        table::ROUTER => name.strip_prefix("GR_").map(|node| gateway_key(node, local)),
+        table::STATIC_ROUTE => route_owner(row, settings, lookup),
         table::ROUTER_POLICY => policy_owner(row, local),
+        table::NAT => nat_owner(row, settings, lookup),
+        table::STATIC_MAC_BINDING => {
+            let node = row.str("logical_port")?.strip_prefix("rtoe-GR_")?;
+            let ip: IpAddr = row.str("ip")?.parse().ok()?;
+            let masquerade = settings.masquerade.get(Family::of(ip))?;
+            masquerade.contains(&ip).then(|| gateway_key(node, local))
+        }
         table::ACL => match external_id(row, names::OWNER_TYPE)? {
             "NetpolDefault" => Some(Key::Cluster),
             "NetpolNode" => external_id(row, names::OBJECT_NAME).map(|node| node_key(node, local)),
@@ -81,8 +112,8 @@ pub fn owner(table: Table, row: &Row, local: &str, lookup: &dyn Lookup) -> Optio
             name.starts_with(&local_port).then_some(Key::LocalNode)
         }
         table::CHASSIS => {
-            let remote = row.get("other_config").and_then(|config| config.get("is-remote")) == Some("true");
-            let host = row.get("hostname").and_then(|datum| datum.as_str())?;
+            let remote = row.key("other_config", "is-remote") == Some("true");
+            let host = row.str("hostname")?;
             (remote && host != local).then(|| Key::RemoteNode(host.to_owned()))
         }
         _ => None,
@@ -109,6 +140,57 @@ fn node_key(node: &str, local: &str) -> Key {
     if node == local { Key::LocalNode } else { Key::RemoteNode(node.to_owned()) }
 }
 
+fn gateway_key(node: &str, local: &str) -> Key {
+    if node == local { Key::Gateway } else { Key::RemoteNode(node.to_owned()) }
+}
+
+/// The node whose gateway router lists the row.
+fn gateway_of<'a>(row: &Row, lookup: &'a dyn Lookup) -> Option<&'a str> {
+    lookup.routers_of(&row.uuid()).into_iter().find_map(|router| router.strip_prefix("GR_"))
+}
+
+/// Routes that lead to other zones say so. Those of the gateway have no ids: they are told by the router that lists
+/// them and by next hops only we have, so that routes an administrator added stay.
+fn route_owner(row: &Row, settings: &Settings, lookup: &dyn Lookup) -> Option<Key> {
+    let local = settings.node.as_str();
+    if let Some(node) = external_id(row, names::IC_NODE) {
+        return Some(node_key(node, local));
+    }
+    let marked = row.get("external_ids").is_some_and(|ids| !ids.is_empty());
+    let (prefix, hop) = (row.str("ip_prefix")?, row.str("nexthop")?);
+    let next_hop: IpAddr = hop.parse().ok()?;
+    let in_join = settings.join.get(Family::of(next_hop)).is_some_and(|net| net.contains(&next_hop));
+    let by_source = row.str("policy") == Some("src-ip");
+    if let Some(node) = gateway_of(row, lookup) {
+        let outward = row.str("output_port") == Some(&names::gateway_to_external(node));
+        let default = matches!(prefix, "0.0.0.0/0" | "::/0");
+        let plain = row.get("options").is_none_or(|options| options.is_empty());
+        let ours = external_id(row, names::MASQUERADE_ROUTE).is_some()
+            || (!marked && !by_source && plain && ((outward && default) || (in_join && !outward)));
+        return ours.then(|| gateway_key(node, local));
+    }
+    if marked || !lookup.routers_of(&row.uuid()).contains(&names::CLUSTER_ROUTER) {
+        return None;
+    }
+    let to_management = prefix.parse::<IpNet>().is_ok_and(|net| net.contains(&next_hop));
+    let ours = (by_source && (in_join || to_management)) || (in_join && prefix == hop);
+    ours.then_some(Key::Gateway)
+}
+
+/// Translations of the gateway have no ids either; those of other features do.
+fn nat_owner(row: &Row, settings: &Settings, lookup: &dyn Lookup) -> Option<Key> {
+    let node = gateway_of(row, lookup)?;
+    let plain = row.str("type") == Some("snat")
+        && row.key("options", "stateless") == Some("false")
+        && row.get("external_ids").is_none_or(|ids| ids.is_empty());
+    let logical: IpAddr = row.str("logical_ip")?.split('/').next()?.parse().ok()?;
+    let family = Family::of(logical);
+    let in_join = settings.join.get(family).is_some_and(|net| net.contains(&logical));
+    let is_cluster =
+        settings.cluster_cidrs.iter().any(|net| Some(&*net.to_string()) == row.str("logical_ip"));
+    (plain && (in_join || is_cluster)).then(|| gateway_key(node, settings.node.as_str()))
+}
+
 fn switch_port_owner(row: &Row, name: &str, local: &str) -> Option<Key> {
     if external_id(row, "pod") == Some("true") {
         // Ports of user-defined networks carry their network; they belong to another controller.
@@ -121,6 +203,14 @@ fn switch_port_owner(row: &Row, name: &str, local: &str) -> Option<Key> {
     }
     if name == names::join_to_router(names::CLUSTER_ROUTER) {
         return Some(Key::Cluster);
+    }
+    if let Some(node) = name.strip_prefix("jtor-GR_").or_else(|| name.strip_prefix("etor-GR_")) {
+        return Some(gateway_key(node, local));
+    }
+    if row.str("type") == Some("localnet")
+        && row.key("options", "network_name") == Some(names::PHYSICAL_NETWORK)
+    {
+        return name.rsplit_once('_').map(|(_, node)| gateway_key(node, local));
     }
     let kind = row.get("type").and_then(|datum| datum.as_str()).unwrap_or_default();
     let node = match kind {
@@ -136,6 +226,9 @@ fn router_port_owner(name: &str, local: &str) -> Option<Key> {
     if name == names::router_to_join(names::CLUSTER_ROUTER) {
         return Some(Key::Cluster);
     }
+    if let Some(node) = name.strip_prefix("rtoj-GR_").or_else(|| name.strip_prefix("rtoe-GR_")) {
+        return Some(gateway_key(node, local));
+    }
     let node = name.strip_prefix("rtots-").or_else(|| name.strip_prefix("rtos-"));
     node.map(|node| node_key(node, local))
 }
@@ -144,13 +237,18 @@ fn switch_owner(row: &Row, name: &str, local: &str, lookup: &dyn Lookup) -> Opti
     if name == names::JOIN_SWITCH || name == names::TRANSIT_SWITCH {
         return Some(Key::Cluster);
     }
+    if let Some(node) = name.strip_prefix("ext_") {
+        let port = names::external_to_gateway(node);
+        return lists_port(row, &port, lookup).then(|| gateway_key(node, local));
+    }
     // A switch of ours is known by the port that leads to the cluster router.
     let uplink = names::switch_to_router(name);
-    let ports = row.get("ports").into_iter().flat_map(|ports| ports.uuids());
-    let is_node_switch = ports
-        .filter_map(|uuid| lookup.row(table::SWITCH_PORT, &uuid))
-        .any(|port| port.get("name").and_then(|datum| datum.as_str()) == Some(&uplink));
-    (name == local || is_node_switch).then(|| node_key(name, local))
+    (name == local || lists_port(row, &uplink, lookup)).then(|| node_key(name, local))
+}
+
+fn lists_port(switch: &Row, name: &str, lookup: &dyn Lookup) -> bool {
+    let ports = switch.get("ports").into_iter().flat_map(|ports| ports.uuids());
+    ports.filter_map(|uuid| lookup.row(table::SWITCH_PORT, &uuid)).any(|port| port.str("name") == Some(name))
 }
 
 /// Policies that lead to a node's own addresses have no ids; the comment in their match names the node.

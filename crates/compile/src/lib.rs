@@ -8,6 +8,7 @@
 mod acl;
 mod cluster;
 mod desired;
+mod gateway;
 pub mod identity;
 mod local_node;
 mod namespace;
@@ -30,6 +31,7 @@ pub fn compile(world: &World, settings: &Settings, key: &Key) -> Option<Desired>
     match key {
         Key::Cluster => Some(cluster::rows(settings)),
         Key::LocalNode => Some(local_node::rows(world.local_node()?, settings)),
+        Key::Gateway => gateway::rows(world.local_node()?, settings),
         Key::RemoteNode(name) => remote_node::rows(world, settings, name),
         Key::Namespace(name) => Some(namespace::rows(world, settings, name)),
         Key::Pod(pod) => Some(pod::rows(world, settings, world.local_node()?, pod)),

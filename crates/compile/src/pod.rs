@@ -1,10 +1,12 @@
 //! Pods of this zone's node: one switch port each.
 
 use kapi::PodKey;
+use net::Dual;
 use ovn::names;
 use world::{NodeState, World};
 
 use crate::desired::{Desired, RowId};
+use crate::gateway;
 use crate::namespace;
 use crate::settings::Settings;
 use crate::table;
@@ -30,5 +32,7 @@ pub(crate) fn rows(world: &World, settings: &Settings, node: &NodeState, key: &P
     if settings.namespace_groups {
         desired.member(namespace::group(&key.namespace), "ports", id);
     }
+    let ips = Dual::from_ips(pod.network.addresses());
+    gateway::pod_translation(&mut desired, settings, node, &ips);
     desired
 }

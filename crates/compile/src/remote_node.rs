@@ -5,7 +5,7 @@ use ovn::names;
 use world::{NodeState, World};
 
 use crate::desired::{Desired, RowId};
-use crate::routes;
+use crate::routes::{self, Route};
 use crate::settings::Settings;
 use crate::table;
 
@@ -57,11 +57,13 @@ fn route_all(desired: &mut Desired, settings: &Settings, node: &NodeState, id: u
     for family in [Family::V4, Family::V6] {
         let Some(next_hop) = transit.get(family).map(|net| net.addr().to_string()) else { continue };
         if let Some(subnet) = node.subnets.get(family) {
-            routes::destination(desired, names::CLUSTER_ROUTER, &subnet.to_string(), &next_hop, &marks);
+            let route = Route { prefix: &subnet.to_string(), next_hop: &next_hop, ..Route::default() };
+            routes::add(desired, names::CLUSTER_ROUTER, route).entries("external_ids", marks);
         }
         if let Some(address) = join.get(family) {
             let host = format!("{}/{}", address.addr(), family.host_prefix());
-            routes::destination(desired, names::CLUSTER_ROUTER, &host, &next_hop, &marks);
+            let route = Route { prefix: &host, next_hop: &next_hop, ..Route::default() };
+            routes::add(desired, names::CLUSTER_ROUTER, route).entries("external_ids", marks);
         }
     }
 }

@@ -19,6 +19,11 @@ pub struct Settings {
     pub transit: Dual<IpNet>,
     /// Masquerade range.
     pub masquerade: Dual<IpNet>,
+    /// Source ports address translation may use, first and last; none leaves the choice to OVN.
+    pub nat_ports: Option<(u16, u16)>,
+    /// Whether each pod is translated on its own instead of the cluster CIDRs at once, so that pods with gateways of
+    /// their own can keep their address.
+    pub snat_per_pod: bool,
     /// MTU of the overlay in bytes.
     pub mtu: u32,
     /// UDP port of Geneve.

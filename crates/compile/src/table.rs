@@ -59,6 +59,10 @@ tables! {
     SWITCH = Nb "Logical_Switch" false;
     /// Switch ports.
     SWITCH_PORT = Nb "Logical_Switch_Port" true;
+    /// Address translation of routers.
+    NAT = Nb "NAT" true;
+    /// Neighbours a router need not ask for.
+    STATIC_MAC_BINDING = Nb "Static_MAC_Binding" false;
     /// Meters.
     METER = Nb "Meter" false;
     /// Bands of meters.
@@ -78,6 +82,7 @@ pub const MEMBERSHIPS: &[(Table, &str)] = &[
     (ROUTER, "ports"),
     (ROUTER, "static_routes"),
     (ROUTER, "policies"),
+    (ROUTER, "nat"),
     (PORT_GROUP, "ports"),
     (PORT_GROUP, "acls"),
 ];

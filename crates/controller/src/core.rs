@@ -76,8 +76,8 @@ impl Core {
         Core {
             world: World::new(&*settings.node, cluster),
             ledger: Ledger::new(settings.clone()),
-            nb: Pipeline::new(Mirror::new(Db::Nb, &*settings.node), batch),
-            sb: Pipeline::new(Mirror::new(Db::Sb, &*settings.node), batch),
+            nb: Pipeline::new(Mirror::new(Db::Nb, settings.clone()), batch),
+            sb: Pipeline::new(Mirror::new(Db::Sb, settings.clone()), batch),
             pods: BTreeMap::new(),
             notes: BTreeMap::new(),
             seen: Seen::default(),

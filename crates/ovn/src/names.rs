@@ -80,6 +80,26 @@ pub fn gateway_router(node: &str) -> String {
     format!("GR_{node}")
 }
 
+/// The switch between the node's gateway router and its bridge to the outside.
+pub fn external_switch(node: &str) -> String {
+    format!("ext_{node}")
+}
+
+/// Router port of the node's gateway router towards the outside.
+pub fn gateway_to_external(node: &str) -> String {
+    format!("rtoe-{}", gateway_router(node))
+}
+
+/// Switch port of the external switch towards the node's gateway router.
+pub fn external_to_gateway(node: &str) -> String {
+    format!("etor-{}", gateway_router(node))
+}
+
+/// Name under which the bridge to the outside is known to OVN (`ovn-bridge-mappings`).
+pub const PHYSICAL_NETWORK: &str = "physnet";
+/// `external_ids` key of the route that keeps masquerade addresses on the node.
+pub const MASQUERADE_ROUTE: &str = "k8s.ovn.org/node-masquerade-subnet";
+
 /// Switch port of a pod on the cluster network; also the `iface-id` of its interface.
 pub fn pod_port(namespace: &str, pod: &str) -> String {
     format!("{namespace}_{pod}")

@@ -77,7 +77,7 @@ fn value(datum: &Datum, names: &BTreeMap<Uuid, String>) -> Option<Value> {
     if datum.is_map() {
         let map: Map<String, Value> =
             datum.pairs().iter().map(|(key, value)| (plain(key, names), atom(value, names))).collect();
-        return (!map.is_empty()).then(|| Value::Object(map));
+        return (!map.is_empty()).then_some(Value::Object(map));
     }
     let mut items: Vec<Value> = datum.atoms().iter().map(|item| atom(item, names)).collect();
     items.sort_by_key(Value::to_string);

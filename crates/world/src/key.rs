@@ -11,6 +11,8 @@ pub enum Key {
     Cluster,
     /// This zone's own node.
     LocalNode,
+    /// The way out of the cluster on this zone's node.
+    Gateway,
     /// A node of another zone.
     RemoteNode(String),
     /// A namespace.
@@ -24,6 +26,7 @@ impl fmt::Display for Key {
         match self {
             Key::Cluster => f.write_str("cluster"),
             Key::LocalNode => f.write_str("local node"),
+            Key::Gateway => f.write_str("gateway"),
             Key::RemoteNode(name) => write!(f, "node {name}"),
             Key::Namespace(name) => write!(f, "namespace {name}"),
             Key::Pod(key) => write!(f, "pod {key}"),

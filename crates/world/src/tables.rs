@@ -31,7 +31,7 @@ impl World {
             refused: BTreeMap::new(),
             namespaces: BTreeSet::new(),
             pods: BTreeMap::new(),
-            dirty: BTreeSet::from([Key::Cluster, Key::LocalNode]),
+            dirty: BTreeSet::from([Key::Cluster, Key::LocalNode, Key::Gateway]),
         }
     }
 
@@ -78,7 +78,7 @@ impl World {
 
     /// Every key the tables have something to say about.
     pub fn keys(&self) -> impl Iterator<Item = Key> {
-        let fixed = [Key::Cluster, Key::LocalNode].into_iter();
+        let fixed = [Key::Cluster, Key::LocalNode, Key::Gateway].into_iter();
         let nodes = self.remote_nodes().map(|node| Key::RemoteNode(node.name.clone()));
         let namespaces = self.namespaces.iter().cloned().map(Key::Namespace);
         let pods = self.pods.keys().cloned().map(Key::Pod);
@@ -188,7 +188,7 @@ impl World {
         }
         let chassis_changed = self.local_node.as_ref().map(|old| &old.chassis) != Some(&node.chassis);
         self.local_node = Some(node.clone());
-        self.dirty.insert(Key::LocalNode);
+        self.dirty.extend([Key::LocalNode, Key::Gateway]);
         if chassis_changed {
             self.dirty.extend(self.pods.keys().cloned().map(Key::Pod));
         }
@@ -274,7 +274,7 @@ mod tests {
     fn the_local_node_outlives_its_object() {
         let mut world = world();
         world.apply_node(&node("node1", "2026-01-01T00:00:00Z", "10.244.0.0/24"));
-        assert_eq!(world.take_dirty(), BTreeSet::from([Key::LocalNode]));
+        assert_eq!(world.take_dirty(), BTreeSet::from([Key::LocalNode, Key::Gateway]));
         world.remove_node("node1");
         assert!(!world.is_dirty());
         assert_eq!(world.local_node().unwrap().subnets.v4, Some("10.244.0.0/24".parse().unwrap()));

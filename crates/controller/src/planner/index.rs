@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use compile::identity::{self, Lookup};
 use compile::table::{self, MEMBERSHIPS};
-use compile::{Db, RowId, Table};
+use compile::{Db, RowId, Settings, Table};
 use ovsdb::{Cache, Row, RowChange, Schema, Update, Uuid};
 use world::Key;
 
@@ -16,7 +16,7 @@ pub(super) type Listing = (usize, Uuid);
 #[derive(Debug)]
 pub struct Mirror {
     db: Db,
-    local: String,
+    settings: Arc<Settings>,
     cache: Cache,
     known: HashMap<Uuid, Known>,
     names: HashMap<Table, HashMap<String, BTreeSet<Uuid>>>,
@@ -31,20 +31,29 @@ struct Known {
     owner: Option<Key>,
 }
 
-struct CacheLookup<'a>(&'a Cache);
+struct View<'a> {
+    cache: &'a Cache,
+    listed: &'a HashMap<Uuid, BTreeSet<Listing>>,
+}
 
-impl Lookup for CacheLookup<'_> {
+impl Lookup for View<'_> {
     fn row(&self, table: Table, uuid: &Uuid) -> Option<&Row> {
-        self.0.row(table.name, uuid).map(Arc::as_ref)
+        self.cache.row(table.name, uuid).map(Arc::as_ref)
+    }
+
+    fn routers_of(&self, uuid: &Uuid) -> Vec<&str> {
+        let listings = self.listed.get(uuid).into_iter().flatten();
+        let routers = listings.filter(|(at, _)| MEMBERSHIPS[*at].0 == table::ROUTER);
+        routers.filter_map(|(_, router)| self.row(table::ROUTER, router)?.str("name")).collect()
     }
 }
 
 impl Mirror {
-    /// An empty mirror of `db` in the zone of node `local`.
-    pub fn new(db: Db, local: impl Into<String>) -> Mirror {
+    /// An empty mirror of `db` in the zone `settings` describes.
+    pub fn new(db: Db, settings: Arc<Settings>) -> Mirror {
         Mirror {
             db,
-            local: local.into(),
+            settings,
             cache: Cache::new(Arc::new(Schema::empty(db.name()))),
             known: HashMap::new(),
             names: HashMap::new(),
@@ -118,43 +127,65 @@ impl Mirror {
     }
 
     fn index(&mut self, changes: &[RowChange]) -> Vec<RowId> {
-        let mut fresh = Vec::new();
+        let mut moved = BTreeSet::new();
         for change in changes {
             let Some(table) = self.table(change.table()) else { continue };
             for (at, (holder, column)) in MEMBERSHIPS.iter().enumerate() {
                 if *holder == table
                     && (change.old.is_none() || change.new.is_none() || change.changed(column))
                 {
-                    self.relist(at, column, change);
+                    self.relist(at, column, change, &mut moved);
                 }
             }
+        }
+        let mut fresh = Vec::new();
+        for change in changes {
+            let Some(table) = self.table(change.table()) else { continue };
+            moved.remove(&change.uuid);
             self.forget(&change.uuid);
             let Some(row) = &change.new else { continue };
-            let name = identity::name(table, row);
-            let owner = identity::owner(table, row, &self.local, &CacheLookup(&self.cache));
-            if let Some(name) = &name {
-                self.names.entry(table).or_default().entry(name.clone()).or_default().insert(change.uuid);
-                if change.old.is_none() {
-                    fresh.push(RowId::new(table, name.clone()));
-                }
+            if let Some(name) = self.learn(table, row)
+                && change.old.is_none()
+            {
+                fresh.push(RowId::new(table, name));
             }
-            if let Some(owner) = &owner {
-                self.owned.entry(owner.clone()).or_default().insert((table, change.uuid));
-            }
-            self.known.insert(change.uuid, Known { table, name, owner });
+        }
+        // Whose a route is can follow from the router that lists it.
+        for uuid in moved {
+            let Some(table) = self.known.get(&uuid).map(|known| known.table) else { continue };
+            let Some(row) = self.cache.row(table.name, &uuid).cloned() else { continue };
+            self.forget(&uuid);
+            self.learn(table, &row);
         }
         fresh
+    }
+
+    /// Files a row under its name and owner; returns the name.
+    fn learn(&mut self, table: Table, row: &Row) -> Option<String> {
+        let uuid = row.uuid();
+        let name = identity::name(table, row);
+        let view = View { cache: &self.cache, listed: &self.listed };
+        let owner = identity::owner(table, row, &self.settings, &view);
+        if let Some(name) = &name {
+            self.names.entry(table).or_default().entry(name.clone()).or_default().insert(uuid);
+        }
+        if let Some(owner) = &owner {
+            self.owned.entry(owner.clone()).or_default().insert((table, uuid));
+        }
+        self.known.insert(uuid, Known { table, name: name.clone(), owner });
+        name
     }
 
     fn table(&self, name: &str) -> Option<Table> {
         table::ALL.iter().find(|table| table.db == self.db && table.name == name).copied()
     }
 
-    fn relist(&mut self, at: usize, column: &str, change: &RowChange) {
+    fn relist(&mut self, at: usize, column: &str, change: &RowChange, moved: &mut BTreeSet<Uuid>) {
         let items = |row: &Option<Arc<Row>>| -> BTreeSet<Uuid> {
             row.iter().flat_map(|row| row.get(column)).flat_map(|datum| datum.uuids()).collect()
         };
         let (old, new) = (items(&change.old), items(&change.new));
+        moved.extend(old.symmetric_difference(&new));
         for gone in old.difference(&new) {
             if let Some(set) = self.listed.get_mut(gone) {
                 set.remove(&(at, change.uuid));

@@ -34,6 +34,8 @@ pub(crate) fn settings(node: &str, dual: bool) -> Settings {
         join: Dual { v4: Some(net("100.64.0.0/16")), v6: Some(net("fd98::/64")) },
         transit: Dual { v4: Some(net("100.88.0.0/16")), v6: Some(net("fd97::/64")) },
         masquerade: Dual { v4: Some(net("169.254.169.0/29")), v6: Some(net("fd69::/125")) },
+        nat_ports: Some((32768, 60999)),
+        snat_per_pod: false,
         mtu: 1342,
         encap_port: 6081,
         encap_type: "geneve".into(),
