@@ -7,9 +7,13 @@
 //! ```
 //!
 //! It owns all objects in memory; nothing survives [`Server::stop`]. What it accepts, a real API server accepts:
-//! unknown and immutable fields, names, versions and uids are treated as strictly. Not here: CEL rules of custom
-//! resources, admission webhooks, authorization (every known token may do everything), controllers other than the
-//! ones that finish deleted namespaces and CustomResourceDefinitions, garbage collection by owner.
+//! unknown and immutable fields, names, versions and uids are treated as strictly. Not here:
+//! - CEL rules of custom resources (`x-kubernetes-validations`), conversion webhooks, ratcheting validation;
+//! - admission webhooks and policies, quotas, limit ranges, disruption budgets on eviction;
+//! - authorization: every known token may do everything;
+//! - controllers, garbage collection by owner and the token volume of pods; only deleted namespaces and
+//!   CustomResourceDefinitions are finished, and every namespace gets its `default` service account;
+//! - protobuf replies (requests are read), exec, attach and port-forward; logs are empty.
 
 mod discovery;
 mod error;

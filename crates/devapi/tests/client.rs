@@ -260,6 +260,22 @@ async fn too_old_a_version_is_told_in_the_stream() {
 }
 
 #[tokio::test]
+async fn list_items_leave_out_their_kind() {
+    let (_server, client) = start(|_| {}).await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    maps.create(&PostParams::default(), &map("m", "1")).await.expect("created");
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    pods.create(&PostParams::default(), &pod("p")).await.expect("created");
+    for (plural, kind) in [("configmaps", "ConfigMapList"), ("pods", "PodList")] {
+        let request = http::Request::get(format!("/api/v1/namespaces/default/{plural}")).body(Vec::new());
+        let list: serde_json::Value = client.request(request.expect("request")).await.expect("list");
+        assert_eq!((list["kind"].as_str(), list["items"].as_array().map(Vec::len)), (Some(kind), Some(1)));
+        assert!(list["items"][0]["kind"].is_null() && list["items"][0]["apiVersion"].is_null(), "{list}");
+        assert!(list["items"][0]["metadata"]["uid"].is_string());
+    }
+}
+
+#[tokio::test]
 async fn pages_show_one_state() {
     let (server, client) = start(|_| {}).await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client);

@@ -120,7 +120,7 @@ fn verb(input: &Input, target: &Target) -> Result<&'static str, ApiError> {
 async fn dispatch(api: &Arc<Api>, input: &Input, target: &Target, verb: &str) -> Result<Reply, ApiError> {
     let kind: &Kind = &target.kind;
     if kind.is_review() {
-        return reviews::answer(input, target, verb);
+        return reviews::answer(api, input, target, verb);
     }
     if !target.sub.is_empty() {
         return subresource(api, input, target, verb);

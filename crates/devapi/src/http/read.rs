@@ -101,21 +101,17 @@ fn list_meta(page: &Page) -> Value {
     meta
 }
 
-/// A list out of the items' own bytes. Items of built-in lists carry no apiVersion and kind on a real server;
-/// clients accept both.
+/// A list out of the items' own bytes. As on a real server, items of built-in kinds do not repeat apiVersion and kind.
 pub(super) fn list_bytes(kind: &Kind, entries: &[Arc<Entry>], meta: &Value) -> Bytes {
-    let bytes: Vec<Bytes> = entries.iter().map(|e| seen_bytes(kind, e)).collect();
-    let size: usize = bytes.iter().map(|b| b.len() + 1).sum();
+    let identity = format!("{{\"apiVersion\":\"{}\",\"kind\":\"{}\",", kind.api_version(), kind.kind);
+    let items: Vec<Bytes> = entries.iter().map(|e| item_bytes(kind, e, &identity)).collect();
+    let size: usize = items.iter().map(|b| b.len() + 1).sum();
     let mut out = BytesMut::with_capacity(size + 256);
     let head =
         json!({"kind": kind.list_kind, "apiVersion": kind.api_version(), "metadata": meta}).to_string();
-    out.put_slice(head.trim_end_matches('}').as_bytes());
-    // The metadata object's own brace was trimmed with the outer one.
-    for _ in 0..head.len() - head.trim_end_matches('}').len() - 1 {
-        out.put_u8(b'}');
-    }
+    out.put_slice(head.strip_suffix('}').unwrap_or(&head).as_bytes());
     out.put_slice(b",\"items\":[");
-    for (at, item) in bytes.iter().enumerate() {
+    for (at, item) in items.iter().enumerate() {
         if at > 0 {
             out.put_u8(b',');
         }
@@ -123,4 +119,24 @@ pub(super) fn list_bytes(kind: &Kind, entries: &[Arc<Entry>], meta: &Value) -> B
     }
     out.put_slice(b"]}\n");
     out.freeze()
+}
+
+fn item_bytes(kind: &Kind, entry: &Arc<Entry>, identity: &str) -> Bytes {
+    let bytes = seen_bytes(kind, entry);
+    if kind.is_custom() {
+        return bytes;
+    }
+    // Most kinds have no field that sorts before these two, so the rest can be copied as it is.
+    if let Some(rest) = bytes.strip_prefix(identity.as_bytes()) {
+        let mut out = BytesMut::with_capacity(rest.len() + 1);
+        out.put_u8(b'{');
+        out.put_slice(rest);
+        return out.freeze();
+    }
+    let mut value = seen(kind, entry);
+    if let Some(map) = value.as_object_mut() {
+        map.remove("apiVersion");
+        map.remove("kind");
+    }
+    Bytes::from(value.to_string())
 }

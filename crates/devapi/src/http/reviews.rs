@@ -11,14 +11,22 @@ fn user() -> Value {
     json!({"username": USER, "groups": ["system:masters", "system:authenticated"]})
 }
 
-pub(super) fn answer(input: &Input, target: &Target, verb: &str) -> Result<Reply, ApiError> {
+pub(super) fn answer(api: &Api, input: &Input, target: &Target, verb: &str) -> Result<Reply, ApiError> {
     if verb != "create" {
         return Err(ApiError::method_not_allowed());
     }
     let mut object = input.json()?;
     crate::store::read_body(&target.kind, &mut object)?;
     object["status"] = match target.kind.kind.as_str() {
-        "TokenReview" => json!({"authenticated": true, "user": user()}),
+        "TokenReview" => {
+            let given = object["spec"]["token"].as_str().unwrap_or_default();
+            match &api.tokens {
+                Some(tokens) if !tokens.iter().any(|t| t == given) => {
+                    json!({"user": {}, "error": "invalid bearer token"})
+                }
+                _ => json!({"authenticated": true, "user": user()}),
+            }
+        }
         "SelfSubjectReview" => json!({"userInfo": user()}),
         "SelfSubjectRulesReview" => json!({"incomplete": false,
             "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
