@@ -1,11 +1,14 @@
 //! The CNI plugin the container runtime calls: hands the request to the CNI server and prints its answer.
 //!
-//! No runtime, no log framework: it lives for milliseconds, once or twice for every pod.
+//! No runtime, no log framework: it lives for milliseconds, once or twice for every pod. Only where the server may
+//! not touch namespaces and Open vSwitch (unprivileged mode) does it plumb itself, with the server's own code.
 
 mod answer;
 mod log;
+mod plumb;
 mod relay;
 mod request;
+mod switch;
 
 use std::{env, io::Read, process::ExitCode, time::Instant};
 

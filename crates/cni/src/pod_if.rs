@@ -54,6 +54,35 @@ pub struct PodIfInfo {
     pub disable_tx_checksum: bool,
 }
 
+impl PodIfInfo {
+    /// Says that the shim has to act, but nothing about an interface: the answer to DEL.
+    pub fn nothing() -> PodIfInfo {
+        PodIfInfo {
+            network: PodNetwork {
+                ips: Vec::new(),
+                mac: Mac([0; 6]),
+                gateways: Vec::new(),
+                routes: Vec::new(),
+                tunnel_id: 0,
+                role: None,
+            },
+            mtu: 0,
+            routable_mtu: 0,
+            ingress: 0,
+            egress: 0,
+            is_dpu_host_mode: false,
+            skip_ip_config: false,
+            pod_uid: String::new(),
+            vf_netdev_name: String::new(),
+            enable_udp_aggregation: false,
+            net_name: String::new(),
+            nad_key: String::new(),
+            pod_if_names: None,
+            disable_tx_checksum: false,
+        }
+    }
+}
+
 mod annotation {
     use super::*;
 
@@ -70,7 +99,7 @@ mod annotation {
 struct Wire {
     #[serde(rename = "IPs")]
     ips: Option<Vec<WireNet>>,
-    #[serde(rename = "MAC")]
+    #[serde(rename = "MAC", deserialize_with = "or_empty")]
     mac: String,
     #[serde(rename = "Gateways")]
     gateways: Option<Vec<String>>,
@@ -140,7 +169,9 @@ impl Wire {
         });
         Ok(PodNetwork {
             ips: self.ips.unwrap_or_default().iter().map(WireNet::net).collect::<Result<_, _>>()?,
-            mac: Mac(mac.ok_or_else(|| format!("MAC {:?} is not six bytes in base64", self.mac))?),
+            mac: Mac(mac
+                .or(self.mac.is_empty().then_some([0; 6]))
+                .ok_or_else(|| format!("MAC {:?} is not six bytes in base64", self.mac))?),
             gateways: self.gateways.unwrap_or_default().iter().map(ip).collect::<Result<_, _>>()?,
             routes: routes.collect::<Result<_, _>>()?,
             tunnel_id: self.tunnel_id,
@@ -174,6 +205,11 @@ impl WireNet {
         };
         IpNet::with_netmask(ip, mask).map_err(|_| bad())
     }
+}
+
+/// Go writes null for bytes that were never set.
+fn or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(Option::<String>::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// Go writes null for a list nothing was put in.

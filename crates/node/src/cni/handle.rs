@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ::cni::{CniError, Command, Invocation, NetConf, Request, Response, code};
+use ::cni::{CniError, CniResult, Command, Invocation, NetConf, PodIfInfo, Request, Response, code};
 use kapi::PodKey;
 use tokio_util::sync::CancellationToken;
 
@@ -78,7 +78,8 @@ impl CniServer {
             }
             Command::Del if !self.settings.unprivileged => {
                 self.del(key.clone(), sandbox, ifname).await.map_err(failed)?;
-                Ok(Response::default())
+                // A result, though empty, tells shims that the work has been done here.
+                Ok(Response { result: Some(CniResult::default()), ..Response::default() })
             }
             Command::Check if !self.settings.unprivileged => {
                 self.check(&key, sandbox, &invocation.netns, ifname).await.map_err(failed)?;
@@ -92,8 +93,9 @@ impl CniServer {
                 Some(reason) => Err(CniError::new(code::NOT_AVAILABLE, "not ready to attach pods", reason)),
                 None => Ok(Response::default()),
             },
+            Command::Del => Ok(Response { pod_if_info: Some(PodIfInfo::nothing()), ..Response::default() }),
             // An unprivileged server touches nothing; the shim answers VERSION itself.
-            Command::Del | Command::Check | Command::Gc | Command::Version => Ok(Response::default()),
+            Command::Check | Command::Gc | Command::Version => Ok(Response::default()),
         }
     }
 }

@@ -60,7 +60,30 @@ async fn add_plumbs_plugs_and_answers_as_the_reference_does() {
     assert!(broken.refused().contains("eth0 does not have address 10.244.0.5/24"), "{broken:?}");
 
     let gone = rig.call(&call.verb("DEL")).await;
-    assert_eq!(gone.result(), json!(null));
+    assert_eq!(gone.result(), json!({"cniVersion": "", "dns": null}));
     rig.assert_nothing_of(SANDBOX);
     assert!(rig.call(&call.verb("CHECK")).await.refused().contains("\"code\":3"));
+}
+
+#[tokio::test]
+async fn an_unprivileged_server_says_what_to_do_and_does_nothing() {
+    let rig = Rig::start_with(|s| node::cni::CniSettings { unprivileged: true, ..s }, |server| server).await;
+    let limit = [("kubernetes.io/egress-bandwidth", "20M")];
+    rig.pod_with("web", "uid-1", "10.244.0.5/24", &limit);
+    let call = Call::new("ADD", SANDBOX, "/nowhere", "web", "uid-1");
+    let answer: serde_json::Value = serde_json::from_str(&rig.call(&call).await.text).unwrap();
+    assert_eq!(answer["Result"], json!(null));
+    let info = &answer["PodIFInfo"];
+    assert_eq!(
+        (&info["MAC"], &info["mtu"], &info["egress"]),
+        (&json!("ClgK9AAF"), &json!(1342), &json!(20_000_000))
+    );
+    assert_eq!(info["IPs"], json!([{"IP": "10.244.0.5", "Mask": "////AA=="}]));
+    assert_eq!(info["disable-tx-checksum"], true);
+    let answer: serde_json::Value = serde_json::from_str(&rig.call(&call.verb("DEL")).await.text).unwrap();
+    assert!(answer["PodIFInfo"].is_object() && answer["Result"].is_null());
+    assert!(
+        rig.call(&Call { uid: "other".into(), ..call }).await.refused().contains("sandbox is for UID other")
+    );
+    rig.assert_nothing_of(SANDBOX);
 }
