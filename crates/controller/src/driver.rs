@@ -132,13 +132,27 @@ impl Driver {
                 self.step(Input::Back(db));
             }
             Notice::Reset(update) => self.step(Input::Loaded(db, update)),
-            Notice::Update(update) => self.step(Input::Updated(db, update)),
+            Notice::Update(update) => {
+                self.step(Input::Updated(db, update));
+                if !self.core.mirror(db).is_sound() {
+                    tracing::error!(database = db.name(), "updates do not fit what is known; loading anew");
+                    let client = self.client(db).clone();
+                    tokio::spawn(async move { client.reload().await });
+                }
+            }
             Notice::Down { reason } => {
                 tracing::warn!(database = db.name(), %reason, "connection lost; trying again");
                 self.step(Input::Lost(db));
             }
         }
         Ok(())
+    }
+
+    fn client(&self, db: Db) -> &Client {
+        match db {
+            Db::Nb => &self.nb,
+            Db::Sb => &self.sb,
+        }
     }
 
     fn drain(&mut self, db: Db, notices: &mut ovsdb::client::Notices) -> Result<(), Error> {
@@ -212,10 +226,7 @@ impl Driver {
     }
 
     fn transact(&mut self, db: Db, id: u64, ops: Vec<Op>) {
-        let client = match db {
-            Db::Nb => self.nb.clone(),
-            Db::Sb => self.sb.clone(),
-        };
+        let client = self.client(db).clone();
         tracing::debug!(database = db.name(), id, operations = ops.len(), "transaction");
         self.work.push(Box::pin(async move {
             let result = match client.transact(ops).await {

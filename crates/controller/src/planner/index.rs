@@ -79,6 +79,11 @@ impl Mirror {
         self.index(&changes)
     }
 
+    /// Whether every change fitted what was known. If not, the contents must be loaded anew.
+    pub fn is_sound(&self) -> bool {
+        self.cache.inconsistencies() == 0
+    }
+
     /// The schema rows follow: what the server has of what we watch.
     pub fn schema(&self) -> &Arc<Schema> {
         self.cache.schema()
