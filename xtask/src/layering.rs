@@ -22,7 +22,7 @@ const PURE: [(&str, &[&str]); 8] = [
 const PURE_OUTSIDE: [&str; 7] = ["base64", "ipnet", "serde", "serde_json", "sha1", "sha2", "thiserror"];
 
 /// Crates with I/O and processes: which of ours they may depend on.
-const OTHERS: [(&str, &[&str]); 11] = [
+const OTHERS: [(&str, &[&str]); 12] = [
     ("host", &["net"]),
     ("kube-io", &["kapi", "net"]),
     ("telemetry", &[]),
@@ -30,6 +30,7 @@ const OTHERS: [(&str, &[&str]); 11] = [
     ("cluster-manager", &["kapi", "kube-io", "net", "telemetry", "world"]),
     ("node", &["cni", "host", "kapi", "kube-io", "net", "ovn", "ovsdb", "telemetry"]),
     ("devapi", &[]),
+    ("scenario", &["kapi", "net", "ovn", "ovsdb"]),
     ("devcluster", &["devapi", "kapi", "net"]),
     ("ovn-k8s-cni-overlay", &["cni", "host", "net", "ovsdb"]),
     (

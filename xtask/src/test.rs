@@ -7,7 +7,7 @@ use devcluster::{binaries, prefix};
 
 use crate::{check, cli, progress, setup};
 
-/// The programs that tests, demo and benches start.
+/// The programs that demo and benches start.
 const PACKAGES: [&str; 6] = ["-p", "devcluster", "-p", "ovnkube", "-p", "ovn-k8s-cni-overlay"];
 
 /// Sets up, builds and runs all tests; `args` go to the runner.
@@ -84,10 +84,13 @@ fn benches() -> Result<Vec<(String, String)>> {
 
 /// Builds our programs and tells the directory they are in.
 pub(crate) fn build(release: bool) -> Result<PathBuf> {
-    let mut args = vec!["build", "--bins", "--quiet"];
-    args.extend(PACKAGES);
+    let mut args = vec!["build", "--bins"];
     if release {
         args.push("--release");
+        args.extend(PACKAGES);
+    } else {
+        // As the tests are built: with other features of the dependencies everything would be compiled twice.
+        args.push("--workspace");
     }
     check::cargo(&args, &[])?;
     let metadata: serde_json::Value =
