@@ -25,6 +25,8 @@ pub const SHIM: &str = "ovn-k8s-cni-overlay";
 pub struct AgentOptions {
     /// `--gateway-mode`.
     pub gateway_mode: String,
+    /// `--cluster-subnets`, where the families' usual ones do not do.
+    pub cluster_subnets: Option<String>,
     /// `--loglevel`.
     pub log_level: u8,
     /// More flags for every process.
@@ -47,7 +49,7 @@ pub struct Agents {
 
 impl Default for AgentOptions {
     fn default() -> Self {
-        Self { gateway_mode: "shared".to_owned(), log_level: 4, extra: Vec::new() }
+        Self { gateway_mode: "shared".to_owned(), cluster_subnets: None, log_level: 4, extra: Vec::new() }
     }
 }
 
@@ -60,7 +62,7 @@ impl Agents {
         let families = cluster.families();
         let cluster_flags = vec![
             "--cluster-subnets".to_owned(),
-            families.cluster_subnets().to_owned(),
+            options.cluster_subnets.clone().unwrap_or_else(|| families.cluster_subnets().to_owned()),
             format!("--k8s-service-cidr={}", families.service_cidrs()),
         ];
         for node in cluster.nodes() {

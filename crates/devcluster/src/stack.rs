@@ -37,13 +37,18 @@ impl Stack {
 
     /// API and runners on nodes that are up; [`Stack::start_agents`] follows.
     pub async fn without_agents(cluster: Cluster, choice: ApiChoice) -> Result<Self> {
-        let api = Api::start(&cluster, choice).await?;
-        let runners = cluster
-            .nodes()
-            .iter()
-            .map(|node| (node.name().to_owned(), Runner::start(node.clone(), api.client())))
+        let mut stack = Self::without_runners(cluster, choice).await?;
+        let nodes = stack.cluster.nodes().iter();
+        stack.runners = nodes
+            .map(|node| (node.name().to_owned(), Runner::start(node.clone(), stack.api.client())))
             .collect();
-        Ok(Self { runners, agents: None, api, cluster, applied: Vec::new() })
+        Ok(stack)
+    }
+
+    /// Only the API, on nodes that are up: pods stay objects. [`Stack::start_agents`] follows.
+    pub async fn without_runners(cluster: Cluster, choice: ApiChoice) -> Result<Self> {
+        let api = Api::start(&cluster, choice).await?;
+        Ok(Self { runners: BTreeMap::new(), agents: None, api, cluster, applied: Vec::new() })
     }
 
     /// Starts our programs on all nodes.
