@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use controller::Progress;
+use controller::{Event, Progress};
 use kapi::annotations::PodNetwork;
 use kapi::{Pod, PodKey};
 use node::board::{PodBoard, PodView};
 use node::cni::Stage;
 use node::kube_feed::apply_pod;
 use telemetry::Metrics;
-use telemetry::metrics::PodStage;
+use telemetry::metrics::{PodStage, ResourceEvent};
 
 /// Puts what the controller decides on the board the CNI server reads, and measures every stage on the way.
 pub(crate) struct Pods {
@@ -80,6 +80,12 @@ impl controller::Observer for Pods {
         self.stage(key, PodStage::Committed, |view| view.stages.allocated);
         if let Some(seen) = view.stages.seen {
             self.metrics.controller.pod_steps.first_seen_to_port.observe(seen.elapsed());
+            if let Some(scheduled) = view.stages.scheduled {
+                self.metrics.controller.pod_created(scheduled, SystemTime::now());
+                let seen_at = SystemTime::now() - seen.elapsed();
+                let delay = seen_at.duration_since(scheduled).unwrap_or_default();
+                self.metrics.pod_stages.observe(PodStage::EventSeen, delay);
+            }
         }
         self.board.amend(key, &view.uid, |view| view.stages.committed = Some(Instant::now()));
     }
@@ -91,6 +97,16 @@ impl controller::Observer for Pods {
 
     fn waiting(&self, key: &PodKey, uid: &str, reason: &str) {
         self.board.amend(key, uid, |view| view.waiting_reason = Some(reason.to_owned()));
+    }
+
+    fn handled(&self, kind: &'static str, event: Event, took: Duration) {
+        let metrics = &self.metrics.controller;
+        match event {
+            Event::List => metrics.synced(kind, took),
+            Event::Add => metrics.resource_handled(kind, ResourceEvent::Add, took),
+            Event::Update => metrics.resource_handled(kind, ResourceEvent::Update, took),
+            Event::Delete => metrics.resource_handled(kind, ResourceEvent::Delete, took),
+        }
     }
 
     fn progress(&self, progress: Progress) {

@@ -17,7 +17,7 @@ use ovsdb::{Capabilities, Client, MonitorSpec, Notice, Op, TxnError};
 use crate::core::{Core, Progress, watched};
 use crate::feed::Feed;
 use crate::io::{Input, Output, PatchError, TxnFailure};
-use crate::observer::Observer;
+use crate::observer::{Event, Observer};
 
 /// Columns without which the rows we write do not mean what they should, with the feature that needs them.
 const NEEDED: &[(Db, &str, &str)] = &[
@@ -163,29 +163,43 @@ impl Driver {
     }
 
     fn node(&mut self, change: kube_io::Change<Node>) {
+        let event = self.bad.nodes.event(&change);
         if let Some(change) = self.bad.nodes.translate(change) {
-            self.step(Input::Nodes(change));
+            self.timed("Node", event, Input::Nodes(change));
         }
     }
 
     fn pod(&mut self, change: kube_io::Change<Pod>) {
+        let event = self.bad.pods.event(&change);
         if let Some(change) = self.bad.pods.translate(change) {
-            self.step(Input::Pods(change));
+            self.timed("Pod", event, Input::Pods(change));
+        }
+    }
+
+    fn timed(&mut self, kind: &'static str, event: Option<Event>, input: Input) {
+        let start = Instant::now();
+        self.step(input);
+        if let Some(event) = event {
+            self.observer.handled(kind, event, start.elapsed());
         }
     }
 
     fn namespace(&mut self, change: kube_io::Change<Namespace>) {
-        let input = match change {
+        let (event, input) = match change {
             kube_io::Change::Snapshot(list) => {
                 let names: BTreeSet<String> =
                     list.into_iter().map(|namespace| namespace.metadata.name).collect();
-                Input::Namespaces(names)
+                (Event::List, Input::Namespaces(names))
             }
-            kube_io::Change::Applied(namespace) => Input::NamespaceApplied(namespace.metadata.name),
-            kube_io::Change::Deleted(key) => Input::NamespaceDeleted(key.name),
+            kube_io::Change::Applied(namespace) => {
+                let name = namespace.metadata.name;
+                let known = self.core.world().has_namespace(&name);
+                (if known { Event::Update } else { Event::Add }, Input::NamespaceApplied(name))
+            }
+            kube_io::Change::Deleted(key) => (Event::Delete, Input::NamespaceDeleted(key.name)),
             _ => return,
         };
-        self.step(input);
+        self.timed("Namespace", Some(event), input);
     }
 
     fn step(&mut self, input: Input) {

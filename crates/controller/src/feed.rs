@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kapi::{Node, Object, Pod, PodKey};
 
 use crate::io::Change;
+use crate::observer::Event;
 
 /// The feeds of the kinds that need it.
 #[derive(Debug, Default)]
@@ -29,6 +30,20 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T: Object> Kept<T> {
+    /// What the change is, for metrics.
+    pub(crate) fn event(&self, change: &kube_io::Change<T>) -> Option<Event> {
+        match change {
+            kube_io::Change::Snapshot(_) => Some(Event::List),
+            kube_io::Change::Applied(object) => {
+                let meta = object.meta();
+                let known = self.known.contains_key(&PodKey::new(&*meta.namespace, &*meta.name));
+                Some(if known { Event::Update } else { Event::Add })
+            }
+            kube_io::Change::Deleted(_) => Some(Event::Delete),
+            _ => None,
+        }
+    }
+
     /// The core's form of a change; `None` when there is nothing to tell it.
     pub(crate) fn translate(&mut self, change: kube_io::Change<T>) -> Option<Change<T>> {
         let name = |object: &T| PodKey::new(&*object.meta().namespace, &*object.meta().name);

@@ -17,4 +17,4 @@ pub use compile::Settings;
 pub use driver::{Error, Options, run};
 pub use io::{Change, Input, Output, PatchError, TxnFailure};
 pub use ledger::{Ledger, Refusal, Verdict};
-pub use observer::Observer;
+pub use observer::{Event, Observer};

@@ -1,11 +1,25 @@
 //! What others in the process hear of the controller at once, before the API server echoes it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kapi::annotations::PodNetwork;
 use kapi::{Pod, PodKey};
 
 use crate::core::Progress;
+
+/// What an event of the API was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A complete list.
+    List,
+    /// A new object.
+    Add,
+    /// A changed object.
+    Update,
+    /// A deleted object.
+    Delete,
+}
 
 /// Listens to the controller. Calls come from its loop and must not wait.
 pub trait Observer: Send + Sync {
@@ -23,6 +37,9 @@ pub trait Observer: Send + Sync {
 
     /// The pod of this UID has to wait, and why.
     fn waiting(&self, key: &PodKey, uid: &str, reason: &str);
+
+    /// An event of the API was handled.
+    fn handled(&self, kind: &'static str, event: Event, took: Duration);
 
     /// The controller got further, or fell back.
     fn progress(&self, progress: Progress);

@@ -11,6 +11,7 @@ mod object;
 mod pod;
 mod selector;
 mod selector_text;
+mod time;
 
 pub use meta::Meta;
 pub use namespace::Namespace;
@@ -19,3 +20,4 @@ pub use object::{Object, ObjectKey, Resource};
 pub use pod::{Pod, PodIp, PodKey, PodPhase, PodSpec, PodStatus};
 pub use selector::{LabelSelector, Operator, Requirement};
 pub use selector_text::ParseSelectorError;
+pub use time::parse_time;

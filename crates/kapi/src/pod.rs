@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::meta::or_default;
 use crate::{Meta, Object, Resource};
@@ -41,9 +41,29 @@ pub struct PodStatus {
     /// Where the pod stands in its life.
     #[serde(deserialize_with = "or_default")]
     pub phase: PodPhase,
+    /// When the scheduler bound the pod (RFC 3339), from its `PodScheduled` condition. Not written back.
+    #[serde(rename = "conditions", deserialize_with = "scheduled_at", skip_serializing)]
+    pub scheduled_at: Option<String>,
     /// The pod's addresses.
     #[serde(rename = "podIPs", skip_serializing_if = "Vec::is_empty", deserialize_with = "or_default")]
     pub pod_ips: Vec<PodIp>,
+}
+
+/// Of all conditions only the time of scheduling is kept.
+fn scheduled_at<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Condition {
+        #[serde(rename = "type", default)]
+        kind: String,
+        #[serde(default)]
+        status: String,
+        #[serde(default)]
+        last_transition_time: Option<String>,
+    }
+    let conditions = Option::<Vec<Condition>>::deserialize(deserializer)?.unwrap_or_default();
+    let scheduled = conditions.into_iter().find(|one| one.kind == "PodScheduled" && one.status == "True");
+    Ok(scheduled.and_then(|condition| condition.last_transition_time))
 }
 
 /// One address of a pod.

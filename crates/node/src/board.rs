@@ -7,7 +7,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Instant, SystemTime},
 };
 
 use kapi::{PodKey, annotations::PodNetwork};
@@ -32,6 +32,8 @@ pub struct BandwidthAnnotations {
 /// When a pod passed the stages of its way, as far as this process saw them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StageTimes {
+    /// The scheduler bound the pod, by the API's clock.
+    pub scheduled: Option<SystemTime>,
     /// The pod's binding to this node was seen.
     pub seen: Option<Instant>,
     /// Addresses were chosen.
@@ -103,7 +105,10 @@ impl PodView {
                 egress_rate: text("ovn.kubernetes.io/egress_rate"),
             },
             waiting_reason,
-            stages: StageTimes::default(),
+            stages: StageTimes {
+                scheduled: pod.status.scheduled_at.as_deref().and_then(kapi::parse_time),
+                ..StageTimes::default()
+            },
         }
     }
 }
@@ -148,7 +153,8 @@ impl PodBoard {
                 view.annotation = known.annotation.clone();
                 view.waiting_reason = view.waiting_reason.or_else(|| known.waiting_reason.clone());
             }
-            view.stages = known.stages;
+            let scheduled = view.stages.scheduled.or(known.stages.scheduled);
+            view.stages = StageTimes { scheduled, ..known.stages };
         }
         view.stages.seen = view.stages.seen.or(seen);
         self.apply(view);
