@@ -1,0 +1,253 @@
+//! What tests on whole clusters share: a runtime, bounded waits, contents of databases, pods that answer and questions to
+//! them.
+
+use std::{future::Future, net::IpAddr, path::Path, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result, bail, ensure};
+use devcluster::{Families, Node, PodHandle, Process, Program, Stack, api, binaries, mk_namespace, mk_pod};
+use http::Request;
+use kube::api::DeleteParams;
+use ovsdb::{Row, blocking};
+use serde_json::{Value, json};
+
+/// How long anything may take before a test gives up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Namespace of the pods that the tests make.
+pub(crate) const NAMESPACE: &str = "lab";
+/// MTU of a pod's interface, as the agents' command line says.
+pub(crate) const MTU: usize = 1342;
+
+/// Runs a test on one thread.
+pub(crate) fn run<T>(test: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(test)
+}
+
+/// Tries until it succeeds, with growing pauses: for states that several programs reach in their own time.
+pub(crate) async fn eventually<T>(what: &str, attempt: impl AsyncFn() -> Result<T>) -> Result<T> {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let mut pause = Duration::from_millis(20);
+    loop {
+        match attempt().await {
+            Ok(found) => return Ok(found),
+            Err(error) if tokio::time::Instant::now() > deadline => {
+                return Err(error).with_context(|| format!("{what}: not within {PATIENCE:?}"));
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(500));
+    }
+}
+
+// --- databases ---
+
+/// All rows of some tables of a database; all tables without names.
+pub(crate) async fn rows(socket: &Path, database: &str) -> Result<Vec<Arc<Row>>> {
+    let options = ovsdb::Options::unix(socket, database).monitor(ovsdb::MonitorSpec::all());
+    let replica = ovsdb::Replica::connect(options);
+    tokio::time::timeout(Duration::from_secs(5), replica.ready())
+        .await
+        .with_context(|| format!("{database}: no contents"))?;
+    Ok(replica.read(|cache| {
+        cache.tables().flat_map(|table| table.iter().cloned().collect::<Vec<_>>()).collect()
+    }))
+}
+
+/// A node's Northbound rows.
+pub(crate) async fn northbound(node: &Node) -> Result<Vec<Arc<Row>>> {
+    rows(&node.nb_socket(), "OVN_Northbound").await
+}
+
+/// A node's Southbound rows.
+pub(crate) async fn southbound(node: &Node) -> Result<Vec<Arc<Row>>> {
+    rows(&node.sb_socket(), "OVN_Southbound").await
+}
+
+/// Rows of one table.
+pub(crate) fn table<'a>(rows: &'a [Arc<Row>], name: &'a str) -> impl Iterator<Item = &'a Arc<Row>> {
+    rows.iter().filter(move |row| row.table() == name)
+}
+
+/// Bytes of the node's database files (Northbound, Open vSwitch): they grow with every transaction that changes a row.
+pub(crate) fn file_sizes(node: &Node) -> Result<[u64; 2]> {
+    let size = |file: &str| -> Result<u64> {
+        let file = node.outside(file);
+        Ok(std::fs::metadata(&file).with_context(|| file.display().to_string())?.len())
+    };
+    Ok([size("/etc/ovn/ovnnb_db.db")?, size("/etc/openvswitch/conf.db")?])
+}
+
+/// A connection for a single question, without a mirror.
+pub(crate) fn ask(node: &Node) -> Result<blocking::Connection> {
+    Ok(blocking::Connection::open(&node.ovs_socket(), "Open_vSwitch")?)
+}
+
+// --- objects ---
+
+/// All pods, as the controller reads them.
+pub(crate) async fn pods(stack: &Stack) -> Result<Vec<kapi::Pod>> {
+    list(stack, "/api/v1/pods").await
+}
+
+/// All nodes, as the controller reads them.
+pub(crate) async fn nodes(stack: &Stack) -> Result<Vec<kapi::Node>> {
+    list(stack, "/api/v1/nodes").await
+}
+
+/// Objects of a list.
+pub(crate) async fn list<T: serde::de::DeserializeOwned>(stack: &Stack, path: &str) -> Result<Vec<T>> {
+    let mut list: Value = stack.api().client().request(Request::get(path).body(Vec::new())?).await?;
+    Ok(serde_json::from_value(list["items"].take())?)
+}
+
+/// One object.
+pub(crate) async fn get(stack: &Stack, path: &str) -> Result<Value> {
+    Ok(stack.api().client().request(Request::get(path).body(Vec::new())?).await?)
+}
+
+/// Asks for a pod's deletion, as kubectl does.
+pub(crate) async fn delete_pod(stack: &Stack, name: &str) -> Result<()> {
+    let api: kube::Api<k8s_openapi::api::core::v1::Pod> =
+        kube::Api::namespaced(stack.api().client(), NAMESPACE);
+    api.delete(name, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+/// Waits until the API has no pod of this name, or another one.
+pub(crate) async fn pod_gone(stack: &Stack, name: &str, uid: &str) -> Result<()> {
+    eventually(&format!("pod {name} goes"), async || {
+        let left = pods(stack).await?;
+        let left = left.iter().find(|pod| pod.metadata.name == name && pod.metadata.uid == uid);
+        ensure!(left.is_none(), "it is there");
+        Ok(())
+    })
+    .await
+}
+
+// --- pods that answer ---
+
+/// The program that asks and answers.
+pub(crate) fn probe() -> Result<String> {
+    Ok(binaries::find("devcluster-probe")?.display().to_string())
+}
+
+/// A pod with a server.
+pub(crate) async fn apply_server(stack: &mut Stack, name: &str, node: &str) -> Result<()> {
+    let probe = probe()?;
+    let pod = mk_pod(NAMESPACE, name, node, &[&probe, "serve"]);
+    api::apply(&stack.api().client(), &pod).await.map(drop)
+}
+
+/// The namespace and `count` pods with a server on every node, all running: `node1-0`, …
+pub(crate) async fn servers(stack: &mut Stack, count: usize) -> Result<Vec<PodHandle>> {
+    stack.apply(&mk_namespace(NAMESPACE)).await?;
+    let mut names = Vec::new();
+    for node in stack.cluster().nodes().to_vec() {
+        for at in 0..count {
+            let name = format!("{}-{at}", node.name());
+            apply_server(stack, &name, node.name()).await?;
+            names.push(name);
+        }
+    }
+    running(stack, &names).await
+}
+
+/// Waits until pods run.
+pub(crate) async fn running(stack: &Stack, names: &[String]) -> Result<Vec<PodHandle>> {
+    let waits = names.iter().map(|name| stack.running(NAMESPACE, name, PATIENCE));
+    futures::future::try_join_all(waits).await
+}
+
+/// A pod's addresses.
+pub(crate) fn addresses(pod: &PodHandle) -> Vec<IpAddr> {
+    pod.record.addresses.iter().filter_map(|text| text.parse().ok()).collect()
+}
+
+/// Where a pod's server listens.
+pub(crate) fn at(address: IpAddr) -> String {
+    std::net::SocketAddr::new(address, 8080).to_string()
+}
+
+/// Fails unless `from` gets an answer of `to` over TCP on each of its addresses. Patient: connections may come back slowly
+/// after a fault.
+pub(crate) async fn talk(from: &PodHandle, to: &PodHandle) -> Result<()> {
+    let probe = probe()?;
+    ensure!(!addresses(to).is_empty(), "a pod without an address");
+    for address in addresses(to) {
+        let target = at(address);
+        let argv = [&probe, "tcp", &target, "--tries", "20", "--timeout-ms", "1000"];
+        from.exec(&argv).await?;
+    }
+    Ok(())
+}
+
+/// All of them talk to all others.
+pub(crate) async fn all_talk(pods: &[PodHandle]) -> Result<()> {
+    for from in pods {
+        for to in pods.iter().filter(|to| to.record.uid != from.record.uid) {
+            talk(from, to).await.with_context(|| {
+                format!("{} → {}", from.record.addresses.join(" "), to.record.addresses.join(" "))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Pings every 20 ms until [`Pings::lost`] is called.
+pub(crate) struct Pings(Process);
+
+impl Pings {
+    /// Starts, and waits for the first answer.
+    pub(crate) async fn start(from: &PodHandle, to: IpAddr) -> Result<Self> {
+        let to = to.to_string();
+        from.exec(&["ping", "-c1", "-W5", &to]).await?;
+        let argv = ["ping", "-q", "-i0.02", "-W5", &to].map(str::to_owned).to_vec();
+        Ok(Self(from.spawn(Program { argv, ..Program::default() }).await?))
+    }
+
+    /// Stops and tells (sent, lost).
+    pub(crate) async fn lost(self) -> Result<(u32, u32)> {
+        const SIGINT: i32 = 2;
+        self.0.signal(SIGINT).await?;
+        let said = self.0.wait().await?.stdout;
+        // "250 packets transmitted, 250 received, …"
+        let line = said.lines().find(|line| line.contains("transmitted")).context("ping counted nothing")?;
+        let number = |at: usize| line.split(',').nth(at).and_then(|part| part.split_whitespace().next()?.parse().ok());
+        let (Some(sent), Some(received)) = (number(0), number(1)) else { bail!("ping said {said:?}") };
+        // The last one may still be on its way when ping is stopped.
+        let lost: u32 = u32::saturating_sub(sent, received);
+        Ok((sent, if lost == 1 && said.contains("pipe") { 0 } else { lost }))
+    }
+}
+
+// --- the agent from outside ---
+
+/// Waits until a node's process says it is ready.
+pub(crate) async fn ready(node: &Node) -> Result<()> {
+    eventually(&format!("{} ready", node.name()), async || {
+        let answer = node.in_network(|| http_get("127.0.0.1:9410", "/readyz"))?;
+        ensure!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        Ok(())
+    })
+    .await
+}
+
+fn http_get(address: &str, path: &str) -> Result<String> {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// Address families of a cluster as a number of addresses.
+pub(crate) fn count(families: Families) -> usize {
+    usize::from(families.v4()) + usize::from(families.v6())
+}
+
+/// A JSON merge patch of an object's metadata.
+pub(crate) fn metadata(key: &str, entries: &Value) -> Value {
+    json!({ "metadata": { key: entries } })
+}

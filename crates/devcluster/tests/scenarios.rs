@@ -1,0 +1,194 @@
+//! The recorded scenarios once more, with everything real: objects through the API, our programs on two nodes, OVN's
+//! databases. Rows and annotations equal the reference's.
+
+#[path = "common/invariants.rs"]
+mod invariants;
+#[path = "common/lab.rs"]
+#[allow(dead_code, reason = "each test file uses a part")]
+mod lab;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail, ensure};
+use devcluster::{AgentOptions, ApiChoice, Cluster, Families, Node, Stack, api};
+use http::Request;
+use lab::{eventually, run};
+use scenario::{Scenario, canonical, compare};
+use serde_json::{Value, json};
+
+/// Applies a scenario's documents, each settled before the next, and compares what resulted.
+async fn play(scenario: &Scenario, families: Families, gateway_mode: &str) -> Result<()> {
+    let cluster = Cluster::builder().nodes(2).families(families).start().await?;
+    let mut stack = Stack::without_runners(cluster, ApiChoice::Any).await?;
+    let options = AgentOptions { gateway_mode: gateway_mode.to_owned(), ..AgentOptions::default() };
+    stack.start_agents(options).await?;
+    for node in stack.cluster().nodes() {
+        lab::ready(node).await?;
+    }
+    for document in api::documents(scenario.manifest)? {
+        step(&stack, document).await?;
+        invariants::hold(&stack).await?;
+    }
+    same_annotations(&stack, scenario).await?;
+    for node in stack.cluster().nodes().to_vec() {
+        same_rows(&node, scenario).await?;
+        chassis(&stack, &node).await?;
+        no_errors(&node)?;
+    }
+    invariants::restart_writes_nothing(&mut stack, 1).await?;
+    stack.stop().await
+}
+
+/// One document: an object, or what happens to one.
+async fn step(stack: &Stack, mut document: Value) -> Result<()> {
+    let Some(action) = document.as_object_mut().and_then(|document| document.remove("lab")) else {
+        api::apply(&stack.api().client(), &document).await?;
+        if document["kind"] == "Pod" {
+            started(stack, &document).await?;
+        }
+        return Ok(());
+    };
+    if document.get("apiVersion").is_none() {
+        document["apiVersion"] = "v1".into();
+    }
+    let client = stack.api().client();
+    match action.as_str() {
+        Some("status") => api::apply_status(&client, &document).await,
+        Some("delete") => api::delete(&client, &document).await,
+        _ => bail!("{action} is not known here"),
+    }
+}
+
+/// What kubelet writes once a pod has its network.
+async fn started(stack: &Stack, pod: &Value) -> Result<()> {
+    let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or("default");
+    let path = format!("/api/v1/namespaces/{}/pods/{}", text("/metadata/namespace"), text("/metadata/name"));
+    let node = stack.cluster().nodes().iter().find(|node| node.name() == text("/spec/nodeName"));
+    let host: Vec<String> =
+        node.context("a pod without a node")?.addresses().iter().map(ToString::to_string).collect();
+    let addresses = if pod.pointer("/spec/hostNetwork") == Some(&Value::Bool(true)) {
+        host.clone()
+    } else {
+        eventually("annotation", async || {
+            let object = lab::get(stack, &path).await?;
+            let annotation = object.pointer("/metadata/annotations/k8s.ovn.org~1pod-networks");
+            let networks: Value = serde_json::from_str(annotation.and_then(Value::as_str).context("no annotation")?)?;
+            let list = networks["default"]["ip_addresses"].as_array().context("no addresses")?;
+            let plain = list.iter().filter_map(|address| address.as_str()?.split('/').next());
+            Ok(plain.map(str::to_owned).collect())
+        })
+        .await?
+    };
+    let ips: Vec<Value> = addresses.iter().map(|ip| json!({ "ip": ip })).collect();
+    let status = json!({ "status": {
+        "phase": "Running", "hostIP": host.first(), "podIP": addresses.first(), "podIPs": ips,
+        "conditions": [{ "type": "Ready", "status": "True" }],
+    } });
+    let request = Request::patch(format!("{path}/status"))
+        .header("content-type", "application/merge-patch+json")
+        .body(serde_json::to_vec(&status)?)?;
+    stack.api().client().request::<Value>(request).await?;
+    Ok(())
+}
+
+/// Annotations and finalizers of every recorded object, to the letter.
+async fn same_annotations(stack: &Stack, scenario: &Scenario) -> Result<()> {
+    let recorded = scenario.objects();
+    eventually("annotations", async || {
+        let mut compared = 0;
+        for object in &recorded {
+            let kind = object["kind"].as_str().context("no kind")?;
+            let name = object["name"].as_str().context("no name")?;
+            let path = match (kind, object["namespace"].as_str()) {
+                ("Node", _) => format!("/api/v1/nodes/{name}"),
+                ("Namespace", _) => format!("/api/v1/namespaces/{name}"),
+                ("Pod", Some(namespace)) => format!("/api/v1/namespaces/{namespace}/pods/{name}"),
+                _ => bail!("{kind} {name} is not compared"),
+            };
+            let ours = lab::get(stack, &path).await?;
+            let empty = json!({});
+            let annotations: BTreeMap<String, Value> = serde_json::from_value(
+                ours.pointer("/metadata/annotations").unwrap_or(&empty).clone(),
+            )?;
+            let expected: BTreeMap<String, Value> = serde_json::from_value(object["annotations"].clone())?;
+            ensure!(annotations == expected, "{kind} {name}:\n{annotations:#?}\nrecorded\n{expected:#?}");
+            ensure!(ours.pointer("/metadata/finalizers").unwrap_or(&Value::Null) == &object["finalizers"]);
+            compared += usize::from(!expected.is_empty());
+        }
+        ensure!(compared >= 2, "only {compared} objects with annotations");
+        Ok(())
+    })
+    .await
+}
+
+async fn same_rows(node: &Node, scenario: &Scenario) -> Result<()> {
+    let recorded = scenario.northbound(usize::from(node.number()));
+    eventually(&format!("{}: rows", node.name()), async || {
+        let rows = lab::northbound(node).await?;
+        let report = compare(&recorded, &canonical(rows.iter().map(AsRef::as_ref)));
+        ensure!(report.different.is_empty(), "{report}");
+        ensure!(report.equal > 40, "only {} rows were compared", report.equal);
+        println!("{} {}: {report}", scenario.name, node.name());
+        Ok(())
+    })
+    .await
+}
+
+/// The Southbound database knows this node's chassis and each other's as a remote one, with its tunnel's end.
+async fn chassis(stack: &Stack, node: &Node) -> Result<()> {
+    eventually(&format!("{}: chassis", node.name()), async || {
+        let rows = lab::southbound(node).await?;
+        let found: BTreeMap<&str, _> =
+            lab::table(&rows, "Chassis").filter_map(|row| Some((row.str("name")?, row))).collect();
+        ensure!(found.len() == stack.cluster().nodes().len(), "chassis {:?}", found.keys());
+        for other in stack.cluster().nodes() {
+            let row = found.get(&*other.chassis()).with_context(|| format!("no chassis of {}", other.name()))?;
+            let is_remote = row.key("other_config", "is-remote") == Some("true");
+            ensure!(is_remote == (other.number() != node.number()), "{}: is-remote {is_remote}", other.name());
+            ensure!(row.str("hostname") == Some(other.name()), "{:?}", row.str("hostname"));
+            let encap = lab::table(&rows, "Encap").find(|row| row.str("chassis_name") == Some(&other.chassis()));
+            let encap = encap.with_context(|| format!("no encapsulation of {}", other.name()))?;
+            ensure!(encap.str("type") == Some("geneve"));
+            ensure!(encap.str("ip") == Some(&other.address().to_string()), "{:?}", encap.str("ip"));
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Neither OVN nor our program has logged an error.
+fn no_errors(node: &Node) -> Result<()> {
+    for (file, marks) in [
+        ("/var/log/ovn/ovn-northd.log", ["|ERR|", "|EMER|"]),
+        ("/var/log/ovn/ovn-controller.log", ["|ERR|", "|EMER|"]),
+        ("/var/log/ovn/ovsdb-server-nb.log", ["|ERR|", "|EMER|"]),
+        ("/var/log/ovn/ovsdb-server-sb.log", ["|ERR|", "|EMER|"]),
+        ("/var/log/ovn-kubernetes/ovnkube.log", ["ERROR", "panicked"]),
+    ] {
+        let text = std::fs::read_to_string(node.outside(file)).with_context(|| file.to_owned())?;
+        let errors: Vec<&str> =
+            text.lines().filter(|line| marks.iter().any(|mark| line.contains(mark))).collect();
+        ensure!(errors.is_empty(), "{} {file}:\n{}", node.name(), errors.join("\n"));
+    }
+    Ok(())
+}
+
+#[test]
+fn base_with_a_shared_gateway() -> Result<()> {
+    run(play(&Scenario::BASE, Families::V4, "shared"))
+}
+
+#[test]
+fn base_with_a_local_gateway() -> Result<()> {
+    run(play(&Scenario::LOCAL, Families::V4, "local"))
+}
+
+#[test]
+fn both_families() -> Result<()> {
+    run(play(&Scenario::DUAL_STACK, Families::Dual, "shared"))
+}
+
+#[test]
+fn pods_of_every_kind() -> Result<()> {
+    run(play(&Scenario::PODS, Families::V4, "shared"))
+}
