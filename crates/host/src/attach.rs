@@ -63,8 +63,15 @@ impl PodLink {
     /// host link of that name (an earlier attempt of the same sandbox) is replaced.
     pub fn create(host: &Handle, pod: &NetNs, spec: &PodLinkSpec) -> Result<PodLink> {
         use std::os::fd::AsFd;
-        let end = VethEnd { name: &spec.host_name, up: true, ..VethEnd::default() };
-        let peer = VethEnd { name: &spec.pod_name, mac: Some(spec.mac), netns: Some(pod.as_fd()), up: false };
+        // The switch's userspace datapath reads packets beside the kernel. Without this the kernel would answer a pod
+        // that asks for one of the node's addresses, the management port's among them, and mislead it.
+        let end = VethEnd { name: &spec.host_name, up: true, no_arp: true, ..VethEnd::default() };
+        let peer = VethEnd {
+            name: &spec.pod_name,
+            mac: Some(spec.mac),
+            netns: Some(pod.as_fd()),
+            ..VethEnd::default()
+        };
         if let Err(e) = host.create_veth(&end, &peer, spec.mtu, TXQLEN) {
             if !e.is_exists() {
                 return Err(e);

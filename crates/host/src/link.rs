@@ -57,6 +57,8 @@ pub struct VethEnd<'a> {
     pub netns: Option<BorrowedFd<'a>>,
     /// Bring it up at once. The kernel cannot for the peer: it is made before its other end.
     pub up: bool,
+    /// The kernel answers no ARP request there.
+    pub no_arp: bool,
 }
 
 /// Changes to a link; what is `None` stays.
@@ -209,7 +211,8 @@ impl Handle {
 
 impl VethEnd<'_> {
     fn fixed(&self) -> [u8; FIXED] {
-        let flags = if self.up { libc::IFF_UP as u32 } else { 0 };
+        let flag = |on: bool, flag: i32| if on { flag as u32 } else { 0 };
+        let flags = flag(self.up, libc::IFF_UP) | flag(self.no_arp, libc::IFF_NOARP);
         fixed(0, flags, flags)
     }
 

@@ -88,6 +88,7 @@ fn a_pod_link_has_everything_and_nothing_is_tentative() {
     assert!(offloads.contains("tx-checksumming: off"), "{offloads}");
     let on_host = ip("link show dev 0123456789abcde");
     assert!(on_host.contains("mtu 1342") && on_host.contains(",UP"), "{on_host}");
+    assert!(on_host.contains("NOARP"), "the kernel would answer the pod's ARP requests: {on_host}");
     assert!(on_host.contains(&link.host_mac.map(|b| format!("{b:02x}")).join(":")), "{on_host}");
     PodLink::check(&pod, "eth0", Some(spec.mac), &spec.addresses).unwrap();
     ip_in(&pod, "addr del 10.244.0.7/24 dev eth0");
