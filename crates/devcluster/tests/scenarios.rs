@@ -72,7 +72,8 @@ async fn started(stack: &Stack, pod: &Value) -> Result<()> {
         eventually("annotation", async || {
             let object = lab::get(stack, &path).await?;
             let annotation = object.pointer("/metadata/annotations/k8s.ovn.org~1pod-networks");
-            let networks: Value = serde_json::from_str(annotation.and_then(Value::as_str).context("no annotation")?)?;
+            let networks: Value =
+                serde_json::from_str(annotation.and_then(Value::as_str).context("no annotation")?)?;
             let list = networks["default"]["ip_addresses"].as_array().context("no addresses")?;
             let plain = list.iter().filter_map(|address| address.as_str()?.split('/').next());
             Ok(plain.map(str::to_owned).collect())
@@ -107,9 +108,8 @@ async fn same_annotations(stack: &Stack, scenario: &Scenario) -> Result<()> {
             };
             let ours = lab::get(stack, &path).await?;
             let empty = json!({});
-            let annotations: BTreeMap<String, Value> = serde_json::from_value(
-                ours.pointer("/metadata/annotations").unwrap_or(&empty).clone(),
-            )?;
+            let annotations: BTreeMap<String, Value> =
+                serde_json::from_value(ours.pointer("/metadata/annotations").unwrap_or(&empty).clone())?;
             let expected: BTreeMap<String, Value> = serde_json::from_value(object["annotations"].clone())?;
             ensure!(annotations == expected, "{kind} {name}:\n{annotations:#?}\nrecorded\n{expected:#?}");
             ensure!(ours.pointer("/metadata/finalizers").unwrap_or(&Value::Null) == &object["finalizers"]);
@@ -142,11 +142,17 @@ async fn chassis(stack: &Stack, node: &Node) -> Result<()> {
             lab::table(&rows, "Chassis").filter_map(|row| Some((row.str("name")?, row))).collect();
         ensure!(found.len() == stack.cluster().nodes().len(), "chassis {:?}", found.keys());
         for other in stack.cluster().nodes() {
-            let row = found.get(&*other.chassis()).with_context(|| format!("no chassis of {}", other.name()))?;
+            let row =
+                found.get(&*other.chassis()).with_context(|| format!("no chassis of {}", other.name()))?;
             let is_remote = row.key("other_config", "is-remote") == Some("true");
-            ensure!(is_remote == (other.number() != node.number()), "{}: is-remote {is_remote}", other.name());
+            ensure!(
+                is_remote == (other.number() != node.number()),
+                "{}: is-remote {is_remote}",
+                other.name()
+            );
             ensure!(row.str("hostname") == Some(other.name()), "{:?}", row.str("hostname"));
-            let encap = lab::table(&rows, "Encap").find(|row| row.str("chassis_name") == Some(&other.chassis()));
+            let encap =
+                lab::table(&rows, "Encap").find(|row| row.str("chassis_name") == Some(&other.chassis()));
             let encap = encap.with_context(|| format!("no encapsulation of {}", other.name()))?;
             ensure!(encap.str("type") == Some("geneve"));
             ensure!(encap.str("ip") == Some(&other.address().to_string()), "{:?}", encap.str("ip"));

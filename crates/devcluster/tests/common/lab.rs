@@ -48,9 +48,8 @@ pub(crate) async fn rows(socket: &Path, database: &str) -> Result<Vec<Arc<Row>>>
     tokio::time::timeout(Duration::from_secs(5), replica.ready())
         .await
         .with_context(|| format!("{database}: no contents"))?;
-    Ok(replica.read(|cache| {
-        cache.tables().flat_map(|table| table.iter().cloned().collect::<Vec<_>>()).collect()
-    }))
+    Ok(replica
+        .read(|cache| cache.tables().flat_map(|table| table.iter().cloned().collect::<Vec<_>>()).collect()))
 }
 
 /// A node's Northbound rows.
@@ -68,13 +67,25 @@ pub(crate) fn table<'a>(rows: &'a [Arc<Row>], name: &'a str) -> impl Iterator<It
     rows.iter().filter(move |row| row.table() == name)
 }
 
-/// Bytes of the node's database files (Northbound, Open vSwitch): they grow with every transaction that changes a row.
-pub(crate) fn file_sizes(node: &Node) -> Result<[u64; 2]> {
-    let size = |file: &str| -> Result<u64> {
-        let file = node.outside(file);
-        Ok(std::fs::metadata(&file).with_context(|| file.display().to_string())?.len())
-    };
-    Ok([size("/etc/ovn/ovnnb_db.db")?, size("/etc/openvswitch/conf.db")?])
+/// The node's Northbound database file.
+pub(crate) const NB_FILE: &str = "/etc/ovn/ovnnb_db.db";
+/// The node's Open vSwitch database file.
+pub(crate) const OVS_FILE: &str = "/etc/openvswitch/conf.db";
+
+/// Bytes of a database file: it grows with every transaction that changes a row.
+pub(crate) fn size(node: &Node, file: &str) -> Result<u64> {
+    let file = node.outside(file);
+    Ok(std::fs::metadata(&file).with_context(|| file.display().to_string())?.len())
+}
+
+/// What transactions wrote to a database file behind `offset`: by table and row, the columns.
+pub(crate) fn written_since(node: &Node, file: &str, offset: u64) -> Result<Vec<Value>> {
+    let text = std::fs::read(node.outside(file))?;
+    let tail = usize::try_from(offset).ok().and_then(|offset| text.get(offset..));
+    let tail = String::from_utf8_lossy(tail.context("the database file shrank")?);
+    // A record is a line with length and hash, and a line of JSON.
+    let records = tail.lines().filter(|line| line.starts_with('{'));
+    records.map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
 /// A connection for a single question, without a mirror.
@@ -212,7 +223,8 @@ impl Pings {
         let said = self.0.wait().await?.stdout;
         // "250 packets transmitted, 250 received, …"
         let line = said.lines().find(|line| line.contains("transmitted")).context("ping counted nothing")?;
-        let number = |at: usize| line.split(',').nth(at).and_then(|part| part.split_whitespace().next()?.parse().ok());
+        let number =
+            |at: usize| line.split(',').nth(at).and_then(|part| part.split_whitespace().next()?.parse().ok());
         let (Some(sent), Some(received)) = (number(0), number(1)) else { bail!("ping said {said:?}") };
         // The last one may still be on its way when ping is stopped.
         let lost: u32 = u32::saturating_sub(sent, received);
