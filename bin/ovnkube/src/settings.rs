@@ -172,6 +172,11 @@ fn gateway(config: &Config) -> node::Gateway {
         vlan_id: gateway.vlan_id.unwrap_or_default(),
         node_port: gateway.nodeport,
         disable_packet_mtu_check: gateway.disable_pkt_mtu_check,
+        egress_ip: config.features.egress_ip,
+        egress_service: config.features.egress_service,
+        snat_per_pod: gateway.disable_snat_multiple_gws,
+        allow_no_uplink: gateway.allow_no_uplink,
+        conntrack_zone: config.default.conntrack_zone,
         masquerade_v4: gateway.v4_masquerade_subnet,
         masquerade_v6: gateway.v6_masquerade_subnet,
     }

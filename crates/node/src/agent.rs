@@ -11,6 +11,7 @@
 //! as there is a database.
 
 mod facts;
+mod gateway;
 mod pass;
 mod wake;
 
@@ -32,8 +33,9 @@ use crate::cni::diagnose::Diagnose;
 use crate::conf_file;
 use crate::encap_port;
 use crate::error::NodeError;
+use crate::gateway::apply::InPlace;
 use crate::host_watch::HostWatch;
-use crate::kube_feed::{self, NodeFeed, OwnNode};
+use crate::kube_feed::{self, NodeFeed, OwnNode, RemoteNodes};
 use crate::ovs;
 use crate::run::diagnosis;
 use crate::settings::Settings;
@@ -81,14 +83,18 @@ where
     })?;
     let options = Options::new([endpoint], "Open_vSwitch").monitor(ovs::monitor_spec());
     let replica = Replica::connect(options);
-    let wake = Notify::new();
+    let wake = Arc::new(Notify::new());
     let (node, _) = watch::channel(NodeFeed::default());
+    let (remote, _) = watch::channel(None);
     let agent = Agent {
         settings: settings.clone(),
         kube: kube.clone(),
         replica: replica.clone(),
         handle: Arc::new(handle),
         node: node.subscribe(),
+        remote: remote.subscribe(),
+        wake: wake.clone(),
+        in_place: InPlace::default(),
         status,
         started: false,
         echo: pass::Echo::default(),
@@ -110,6 +116,7 @@ where
         }
         () = wake::follow_ovs(&replica, &settings.node, &wake) => Ok(()),
         () = kube_feed::follow_node(&kube, &settings.node, &node, &wake) => Ok(()),
+        () = kube_feed::follow_remote_nodes(&kube, &settings.node, &remote, &wake) => Ok(()),
         () = pods => Ok(()),
         () = encap_port::keep(&settings, &replica) => Ok(()),
     }
@@ -134,6 +141,10 @@ struct Agent {
     replica: Replica,
     handle: Arc<Handle>,
     node: watch::Receiver<NodeFeed>,
+    remote: watch::Receiver<RemoteNodes>,
+    wake: Arc<Notify>,
+    /// Flows and firewall as far as they are known to be in place.
+    in_place: InPlace,
     status: Status,
     /// The first pass has succeeded; from then on nothing that fails ends the process.
     started: bool,

@@ -1,15 +1,19 @@
 //! `--cleanup-node`: takes the agent's things off the machine. Everything is tried; what fails is reported at the end.
 //! Pods' ports, bridges, the chassis id and whatever others put there stay.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use host::Handle;
+use ipnet::IpNet;
 use ovsdb::{Endpoint, Options, Replica};
 use tokio::time::timeout;
 use tracing::info;
 
 use crate::conf_file;
 use crate::error::NodeError;
+use crate::gateway::apply;
+use crate::gateway::host::{EGRESS_MARK, EGRESS_RULE_PRIORITY};
 use crate::mgmt_port::{self, SERVICE_MARK, SERVICE_RULE_PRIORITY, SERVICE_TABLE};
 use crate::ovs;
 use crate::settings::Settings;
@@ -17,7 +21,8 @@ use crate::settings::Settings;
 /// How long a database that is there may take to answer.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Removes the CNI configuration, the management port, our rules and routes, and our keys of the Open_vSwitch row.
+/// Removes the CNI configuration, the management port, the gateway's host state, flows and firewall table, our rules and
+/// routes, and our keys of the Open_vSwitch row.
 /// A second run finds nothing to do. The errors are all that could not be removed.
 pub async fn cleanup(settings: &Settings) -> Result<(), Vec<NodeError>> {
     let mut errors = Vec::new();
@@ -28,6 +33,7 @@ pub async fn cleanup(settings: &Settings) -> Result<(), Vec<NodeError>> {
         Err(source) => errors.push(NodeError::File { path, source }),
     }
     errors.extend(remove_from_host().err());
+    errors.extend(apply::remove_table(settings).await.err());
     errors.extend(remove_from_database(settings).await.err());
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
@@ -41,9 +47,9 @@ fn remove_from_host() -> Result<(), NodeError> {
     };
     let handle = Handle::open().map_err(failed)?;
     for rule in handle.rules().map_err(failed)? {
-        let ours = rule.priority == SERVICE_RULE_PRIORITY
-            && rule.fwmark == Some(SERVICE_MARK)
-            && rule.table == SERVICE_TABLE;
+        let key = (rule.priority, rule.fwmark, rule.table);
+        let ours = key == (SERVICE_RULE_PRIORITY, Some(SERVICE_MARK), SERVICE_TABLE)
+            || key == (EGRESS_RULE_PRIORITY, Some(EGRESS_MARK), mgmt_port::MAIN_TABLE);
         if ours {
             info!(priority = rule.priority, v6 = rule.v6, "removed our rule");
             ignore_gone(handle.delete_rule(&rule)).map_err(failed)?;
@@ -53,6 +59,37 @@ fn remove_from_host() -> Result<(), NodeError> {
     for route in handle.routes(None).map_err(failed)? {
         if route.oif == Some(link.index) && route.gateway.is_some() {
             ignore_gone(handle.delete_route(&route)).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the masquerade addresses, and what leads to them, off the gateway bridge.
+fn remove_from_bridge(settings: &Settings, bridge: &str) -> Result<(), NodeError> {
+    let failed = |error: host::Error| NodeError::Host {
+        what: format!("remove our addresses and routes from {bridge}"),
+        reason: error.to_string(),
+    };
+    let handle = Handle::open().map_err(failed)?;
+    let Some(link) = handle.link(bridge).map_err(failed)? else { return Ok(()) };
+    let ranges = [IpNet::from(settings.gateway.masquerade_v4), IpNet::from(settings.gateway.masquerade_v6)];
+    let ours = |ip: IpAddr| ranges.iter().any(|range| range.contains(&ip));
+    for route in handle.routes(Some(mgmt_port::MAIN_TABLE)).map_err(failed)? {
+        let single = route.dst.prefix_len() == route.dst.max_prefix_len();
+        let to_ours = route.gateway.is_some_and(ours) || (single && ours(route.dst.addr()));
+        if route.oif == Some(link.index) && to_ours {
+            ignore_gone(handle.delete_route(&route)).map_err(failed)?;
+        }
+    }
+    for neighbour in handle.neighbours(Some(link.index)).map_err(failed)? {
+        if neighbour.permanent && ours(neighbour.ip) {
+            ignore_gone(handle.delete_neighbour(link.index, neighbour.ip)).map_err(failed)?;
+        }
+    }
+    for address in handle.addresses(Some(link.index)).map_err(failed)? {
+        if address.index == link.index && ours(address.net.addr()) {
+            info!(address = %address.net, bridge, "removed our address");
+            ignore_gone(handle.delete_address(link.index, address.net)).map_err(failed)?;
         }
     }
     Ok(())
@@ -72,10 +109,15 @@ async fn remove_from_database(settings: &Settings) -> Result<(), NodeError> {
     let replica = Replica::connect(Options::new([endpoint], "Open_vSwitch").monitor(ovs::monitor_spec()));
     let late = |_| missing("no answer".to_owned());
     timeout(PATIENCE, replica.ready()).await.map_err(late)?;
+    if let Some(bridge) = replica.read(|cache| Some(ovs::mapped_bridge(ovs::root(cache)?)?.to_owned())) {
+        apply::remove_flows(settings, &bridge).await?;
+        remove_from_bridge(settings, &bridge)?;
+    }
     let ops = replica.read(|cache| {
         let mut ops = ovs::remove_port(cache, mgmt_port::NAME);
         ops.extend(ovs::remove_legacy_port(cache, &settings.node));
         ops.extend(ovs::root(cache).and_then(|root| ovs::remove_own_keys(root)));
+        ops.extend(ovs::root(cache).and_then(|root| ovs::set_mapping(root, None)));
         ops
     });
     if ops.is_empty() {

@@ -6,6 +6,7 @@ use host::{Handle, Result, sysctl};
 use net::Mac;
 
 use crate::addresses::HostAddress;
+use crate::gateway::host as gateway;
 use crate::mgmt_port::{self, Neighbour, Observed, Route, Rule, Sysctl};
 use crate::uplink::DefaultRoute;
 
@@ -25,6 +26,32 @@ pub struct HostView {
     pub default_routes: Vec<DefaultRoute>,
     /// The management port, once its interface exists.
     pub mgmt_port: Option<(u32, Observed)>,
+}
+
+/// The gateway bridge's side of the host, with the interface's index; none while there is no such interface.
+pub fn observe_gateway(
+    handle: &Handle,
+    desired: &gateway::Desired,
+) -> Result<Option<(u32, gateway::Observed)>> {
+    let Some(link) = handle.link(&desired.device)? else { return Ok(None) };
+    let addresses = handle.addresses(Some(link.index))?;
+    let routes = handle.routes(Some(mgmt_port::MAIN_TABLE))?;
+    let through = routes.iter().filter(|route| route.oif == Some(link.index));
+    let observed = gateway::Observed {
+        addresses: addresses
+            .iter()
+            .filter(|a| a.index == link.index)
+            .map(|a| gateway::Address { net: a.net, deprecated: a.is_deprecated() })
+            .collect(),
+        routes: through
+            .map(|r| gateway::Route { dst: r.dst, gateway: r.gateway, src: r.src, mtu: r.mtu })
+            .collect(),
+        neighbours: neighbours(handle, link.index)?,
+        rules: handle.rules()?.iter().filter_map(mark_rule).collect(),
+        sysctls: gateway::settings_to_read(desired).iter().filter_map(read).collect(),
+        tx_checksum: handle.tx_checksum(&desired.device)?,
+    };
+    Ok(Some((link.index, observed)))
 }
 
 /// Reads the host. `sysctls` are the settings somebody will compare.

@@ -1,6 +1,7 @@
 //! What the agent follows in the Kubernetes API: its Node, and (when no controller in the process does) its pods.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -70,6 +71,41 @@ fn apply_node(feed: &mut NodeFeed, name: &str, change: Change<Node>) {
         Change::Applied(_) | Change::Deleted(_) => {}
         Change::Bad { error, .. } | Change::Down { error } => feed.problem = Some(error),
         Change::Up => feed.problem = None,
+    }
+}
+
+/// Addresses of the other nodes, by name; none until all were seen.
+pub type RemoteNodes = Option<BTreeMap<String, Vec<IpAddr>>>;
+
+/// Follows all other Nodes for ever and wakes the agent when one's addresses change.
+pub async fn follow_remote_nodes(kube: &Kube, own: &str, remote: &watch::Sender<RemoteNodes>, wake: &Notify) {
+    let mut changes = kube.watch::<Node>(Scope::all());
+    while let Some(change) = changes.next().await {
+        if remote.send_if_modified(|remote| apply_remote(remote, own, change)) {
+            wake.notify_one();
+        }
+    }
+}
+
+/// True if that changed anything.
+fn apply_remote(remote: &mut RemoteNodes, own: &str, change: Change<Node>) -> bool {
+    let addresses = |node: &Node| node.internal_ips().collect::<Vec<_>>();
+    match change {
+        Change::Snapshot(nodes) => {
+            let others = nodes.iter().filter(|node| node.metadata.name != own);
+            let now = Some(others.map(|node| (node.metadata.name.clone(), addresses(node))).collect());
+            let changed = *remote != now;
+            *remote = now;
+            changed
+        }
+        Change::Applied(node) if node.metadata.name != own => {
+            let Some(known) = remote else { return false };
+            let now = addresses(&node);
+            let before = known.insert(node.metadata.name, now.clone());
+            before.as_ref() != Some(&now)
+        }
+        Change::Deleted(key) => remote.as_mut().is_some_and(|known| known.remove(&key.name).is_some()),
+        _ => false,
     }
 }
 
@@ -163,6 +199,31 @@ mod tests {
         assert_eq!(feed.node, OwnNode::Present(Arc::new(node("2"))), "what is known stays");
         apply_node(&mut feed, "n1", Change::Deleted(node("2").key()));
         assert_eq!(feed.node, OwnNode::Absent);
+    }
+
+    fn at(name: &str, address: &str) -> Node {
+        let mut node = node("1");
+        node.metadata.name = name.into();
+        node.status.addresses =
+            vec![kapi::NodeAddress { kind: "InternalIP".into(), address: address.into() }];
+        node
+    }
+
+    #[test]
+    fn addresses_of_other_nodes_are_known_once_all_were_seen() {
+        let mut remote = None;
+        assert!(!apply_remote(&mut remote, "n1", Change::Applied(at("n2", "10.0.0.2"))));
+        assert_eq!(remote, None);
+        let all = vec![at("n1", "10.0.0.1"), at("n2", "10.0.0.2")];
+        assert!(apply_remote(&mut remote, "n1", Change::Snapshot(all.clone())));
+        assert_eq!(remote.as_ref().unwrap()["n2"], ["10.0.0.2".parse::<IpAddr>().unwrap()]);
+        assert!(!remote.as_ref().unwrap().contains_key("n1"));
+        assert!(!apply_remote(&mut remote, "n1", Change::Snapshot(all)));
+        assert!(!apply_remote(&mut remote, "n1", Change::Applied(at("n2", "10.0.0.2"))), "a heartbeat");
+        assert!(apply_remote(&mut remote, "n1", Change::Applied(at("n2", "10.0.0.9"))));
+        assert!(!apply_remote(&mut remote, "n1", Change::Applied(at("n1", "10.0.0.7"))));
+        assert!(apply_remote(&mut remote, "n1", Change::Deleted(at("n2", "").key())));
+        assert_eq!(remote, Some(BTreeMap::new()));
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct Settings {
     pub encap: Encap,
     /// ovn-controller's tuning.
     pub ovn_controller: OvnController,
+    /// Programs of others.
+    pub programs: Programs,
     /// The way in and out of the cluster on this node.
     pub gateway: Gateway,
     /// The CNI configuration file.
@@ -97,7 +99,7 @@ impl Default for OvnController {
     }
 }
 
-/// Gateway settings the agent needs to describe the gateway to the other nodes.
+/// The gateway: what the agent sets up on the host and tells the other nodes.
 #[derive(Debug, Clone)]
 pub struct Gateway {
     /// Mode.
@@ -112,10 +114,35 @@ pub struct Gateway {
     pub node_port: bool,
     /// The check for too large packets on the way out is switched off.
     pub disable_packet_mtu_check: bool,
+    /// Egress IPs are in use.
+    pub egress_ip: bool,
+    /// Egress services are in use.
+    pub egress_service: bool,
+    /// Pods keep their own address towards the outside unless a translation of their own says otherwise.
+    pub snat_per_pod: bool,
+    /// The bridge need not have a network card.
+    pub allow_no_uplink: bool,
+    /// First of the conntrack zones of the bridge.
+    pub conntrack_zone: u16,
     /// IPv4 addresses internal to each node.
     pub masquerade_v4: Ipv4Net,
     /// IPv6 addresses internal to each node.
     pub masquerade_v6: Ipv6Net,
+}
+
+/// Programs that are started to change flows and firewall; names without a path are looked up in `PATH`.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    /// `ovs-ofctl`.
+    pub ovs_ofctl: PathBuf,
+    /// `nft`.
+    pub nft: PathBuf,
+}
+
+impl Default for Programs {
+    fn default() -> Self {
+        Programs { ovs_ofctl: PathBuf::from("ovs-ofctl"), nft: PathBuf::from("nft") }
+    }
 }
 
 /// The file that tells the container runtime to use our plugin.
@@ -174,6 +201,7 @@ impl Settings {
                 none: false,
             },
             ovn_controller: OvnController::default(),
+            programs: Programs::default(),
             gateway: Gateway::default(),
             cni_conf: CniConf::default(),
             watch_pods: true,
@@ -204,6 +232,11 @@ impl Default for Gateway {
             vlan_id: 0,
             node_port: false,
             disable_packet_mtu_check: false,
+            egress_ip: false,
+            egress_service: false,
+            snat_per_pod: false,
+            allow_no_uplink: false,
+            conntrack_zone: 64_000,
             masquerade_v4: Ipv4Net::new_assert(std::net::Ipv4Addr::new(169, 254, 169, 0), 29),
             masquerade_v6: Ipv6Net::new_assert(std::net::Ipv6Addr::new(0xfd69, 0, 0, 0, 0, 0, 0, 0), 125),
         }

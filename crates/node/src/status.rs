@@ -39,6 +39,11 @@ pub enum Awaited {
         /// What is wrong with it.
         reason: String,
     },
+    /// The gateway's connection to the integration bridge.
+    PatchPort {
+        /// The gateway bridge.
+        bridge: String,
+    },
     /// An operation that is being retried.
     Retry {
         /// What failed.
@@ -76,6 +81,11 @@ impl fmt::Display for Awaited {
                 because(f, reason)
             }
             Awaited::OvnController { reason } => write!(f, "ovn-controller to be connected: {reason}"),
+            Awaited::PatchPort { bridge } => write!(
+                f,
+                "ovn-controller to connect gateway bridge {bridge} to the integration bridge: are northd and the \
+                 network controller running?"
+            ),
             Awaited::Retry { reason } => write!(f, "a retry: {reason}"),
         }
     }

@@ -75,7 +75,7 @@ impl Echo {
 }
 
 /// Why a pass ends before its last step.
-enum Stop {
+pub(super) enum Stop {
     Await(Awaited),
     Fail(NodeError),
 }
@@ -130,9 +130,14 @@ impl Agent {
         let encap_ips = facts::encap_ips(&self.settings, &node, &uplink);
         mtu::check(&self.settings, &encap_ips, &view.addresses, |name| view.mtus.get(name).copied())?;
 
-        self.write_database(pass, &node, port.as_ref(), &encap_ips).await?;
+        let bridge = self.gateway_bridge(&uplink);
+        let mapped = bridge.as_ref().map(|bridge| bridge.name.as_str());
+        self.write_database(pass, &node, port.as_ref(), &encap_ips, mapped).await?;
         if let Some(desired) = &desired {
             self.write_host(pass, &view, desired).await?;
+        }
+        if let Some(bridge) = &bridge {
+            self.write_gateway_host(pass, bridge).await?;
         }
         let (facts, problem) = self
             .replica
@@ -147,10 +152,12 @@ impl Agent {
         if let Some(error) = unusable {
             return Err(error.into());
         }
-        if desired.is_none() {
-            return Err(Stop::Await(Awaited::NodeSubnets));
-        }
+        let Some(port) = port else { return Err(Stop::Await(Awaited::NodeSubnets)) };
+        self.write_firewall(pass, &port).await?;
         self.check_port(&view)?;
+        if let Some(bridge) = &bridge {
+            self.write_flows(pass, bridge, &view, &excluded, &port).await?;
+        }
         self.check_controller(pass).await
     }
 
@@ -194,6 +201,7 @@ impl Agent {
         node: &Node,
         port: Option<&Facts>,
         encap_ips: &[IpAddr],
+        bridge: Option<&str>,
     ) -> Result<(), Stop> {
         let system_id = self.system_id(node)?;
         let keys = OwnKeys { system_id, encap_ips: encap_ips.to_vec() };
@@ -204,7 +212,7 @@ impl Agent {
             mtu: self.settings.mtu,
         });
         for _ in 0..MAX_TRANSACTIONS {
-            let ops = self.plan_database(&keys, port.as_ref());
+            let ops = self.plan_database(&keys, port.as_ref(), bridge);
             if ops.is_empty() {
                 return Ok(());
             }
@@ -217,10 +225,11 @@ impl Agent {
         Ok(())
     }
 
-    fn plan_database(&self, keys: &OwnKeys, port: Option<&PortSpec>) -> Vec<Op> {
+    fn plan_database(&self, keys: &OwnKeys, port: Option<&PortSpec>, bridge: Option<&str>) -> Vec<Op> {
         self.replica.read(|cache| {
             let Some(root) = ovs::root(cache) else { return Vec::new() };
             let mut ops: Vec<Op> = ovs::set_keys(root, &self.settings, keys).into_iter().collect();
+            ops.extend(bridge.and_then(|bridge| ovs::set_mapping(root, Some(bridge))));
             ops.extend(ovs::ensure_integration_bridge(cache));
             if let Some(port) = port {
                 ops.extend(ovs::remove_legacy_port(cache, &self.settings.node));

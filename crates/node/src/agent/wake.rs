@@ -7,7 +7,7 @@ use ovsdb::{Cache, Replica, Row};
 use tokio::sync::Notify;
 
 use crate::mgmt_port;
-use crate::ovs;
+use crate::ovs::{self, PortView};
 use crate::uplink::Bridge;
 
 /// The part of the database that planning depends on.
@@ -20,6 +20,8 @@ struct Relevant {
     attached: bool,
     legacy: bool,
     bridges: Vec<Bridge>,
+    /// Ports of the bridge of the default network.
+    gateway: Option<PortView>,
 }
 
 impl Relevant {
@@ -39,6 +41,9 @@ impl Relevant {
             attached,
             legacy: named("Port", &mgmt_port::legacy_name(node)).is_some(),
             bridges: ovs::other_bridges(cache),
+            gateway: ovs::root(cache)
+                .and_then(|root| ovs::mapped_bridge(root))
+                .map(|bridge| ovs::ports(cache, bridge, node)),
         }
     }
 }

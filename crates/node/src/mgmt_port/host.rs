@@ -66,7 +66,7 @@ pub struct Sysctl {
 }
 
 impl Sysctl {
-    fn new(key: &[&str], value: &str, optional: bool) -> Self {
+    pub(crate) fn new(key: &[&str], value: &str, optional: bool) -> Self {
         Sysctl { key: key.iter().map(|&k| k.to_owned()).collect(), value: value.to_owned(), optional }
     }
 

@@ -136,6 +136,18 @@ pub(crate) fn recorded_node() -> Cache {
     cache(recorded_rows())
 }
 
+/// The same once ovn-controller has connected the gateway bridge and the switch has numbered its ports.
+pub(crate) fn node_with_patch_port(gateway: &str, node: &str) -> Cache {
+    let patch = super::patch_port(gateway, node);
+    let mut rows: Vec<Described> = recorded_rows();
+    rows.retain(|row| ![("Bridge", gateway), ("Interface", "eth0")].contains(&(row.0, row.1.as_str())));
+    rows.push(bridge(gateway, &[gateway, "eth0", &patch]));
+    rows.push(interface("eth0", "", vec![("ofport", 1i64.into())]));
+    rows.push(port(&patch));
+    rows.push(interface(&patch, "patch", vec![("ofport", 2i64.into())]));
+    cache(rows)
+}
+
 /// The same with a port under the name older releases used, carrying this logical port.
 pub(crate) fn node_with_legacy_port(node: &str, iface_id: &str) -> Cache {
     let name = crate::mgmt_port::legacy_name(node);

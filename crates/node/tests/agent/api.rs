@@ -25,6 +25,7 @@ pub(crate) struct Api {
 struct Inner {
     version: u64,
     node: Option<Value>,
+    others: Vec<Value>,
     watchers: Vec<mpsc::UnboundedSender<Bytes>>,
     patches: Vec<Value>,
     refuse_chassis_id: bool,
@@ -51,6 +52,19 @@ impl Api {
                 "spec": {}, "status": { "addresses": [{ "type": "InternalIP", "address": internal_ip }] },
             }));
         });
+    }
+
+    /// Registers another node.
+    pub(crate) fn register_other(&self, name: &str, internal_ip: &str) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.version += 1;
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": { "name": name, "uid": name, "resourceVersion": inner.version.to_string() },
+            "spec": {}, "status": { "addresses": [{ "type": "InternalIP", "address": internal_ip }] },
+        });
+        inner.send(&json!({ "type": "ADDED", "object": node }));
+        inner.others.push(node);
     }
 
     /// Sets an annotation, as the cluster manager would.
@@ -124,7 +138,7 @@ impl Api {
     fn watch(&self, nodes: bool) -> Response<Body> {
         let mut inner = self.inner.lock().unwrap();
         let (sender, receiver) = mpsc::unbounded();
-        if nodes && let Some(node) = &inner.node {
+        for node in inner.node.iter().chain(&inner.others).filter(|_| nodes) {
             let _ = sender.unbounded_send(line(&json!({ "type": "ADDED", "object": node })));
         }
         let end = json!({ "type": "BOOKMARK", "object": { "metadata": {

@@ -38,6 +38,10 @@ impl Machine {
             "add-br breth0 -- set Bridge breth0 datapath_type=netdev other_config:hwaddr=02:42:ac:12:00:01 \
              fail_mode=standalone",
         );
+        self.ip("link add eth0 type veth peer name outside");
+        self.ip("link set eth0 up");
+        self.ip("link set outside up");
+        self.vsctl("add-port breth0 eth0");
         self.ip("addr add 172.18.0.1/24 dev breth0");
         self.ip("link set breth0 up");
         self.ip("route add default via 172.18.0.254");
@@ -59,6 +63,7 @@ impl Machine {
         settings.ovn_controller.inactivity_probe_ms = 180_000;
         settings.gateway.interface = "breth0".into();
         settings.gateway.node_port = true;
+        settings.programs.ovs_ofctl = find("ovs-ofctl");
         settings.cni_conf.dir = self.path("net.d");
         settings.cni_dir = self.path("cni");
         settings.system_id_file = self.path("system-id.conf");
@@ -118,7 +123,7 @@ impl Machine {
     pub(crate) fn start_vswitchd(&mut self) {
         let mut command = self.command("ovs-vswitchd");
         command.arg(format!("unix:{}", self.path("db.sock").display()));
-        command.arg(format!("--unixctl={}", self.path("vswitchd.ctl").display())).arg("-vconsole:off");
+        command.arg(format!("--unixctl={}", self.path("ovs-vswitchd.0.ctl").display())).arg("-vconsole:off");
         self.vswitchd = Some(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     }
 
@@ -141,9 +146,18 @@ impl Machine {
         run(Command::new("ip").args(args.split_whitespace()))
     }
 
-    /// What ovn-controller does with the port's row once the logical port exists and its flows are in place.
+    /// What ovn-controller does once the logical ports exist and their flows are in place: it says so in the management
+    /// port's row, and connects the gateway bridge.
     pub(crate) fn install_port(&self) {
         self.vsctl("set Interface ovn-k8s-mp0 external_ids:ovn-installed=true");
+        if !self.vsctl("list-br").contains("breth0") {
+            return;
+        }
+        let (here, there) = ("patch-br-int-to-breth0_node1", "patch-breth0_node1-to-br-int");
+        self.vsctl(&format!(
+            "--may-exist add-port breth0 {there} -- set Interface {there} type=patch options:peer={here} -- \
+             --may-exist add-port br-int {here} -- set Interface {here} type=patch options:peer={there}"
+        ));
     }
 
     /// Wipes the database's file, as a reinstalled machine has it, keeping what the start scripts would set.
@@ -167,6 +181,32 @@ impl Machine {
         std::fs::remove_file(self.path("conf.db")).unwrap();
         run(self.command("ovsdb-tool").arg("create").arg(self.path("conf.db")).arg(old));
         self.start_ovsdb();
+    }
+
+    /// The flows of the gateway bridge.
+    pub(crate) fn flows(&self) -> String {
+        let target = format!("unix:{}", self.path("breth0.mgmt").display());
+        self.run("ovs-ofctl", &["-O", "OpenFlow13", "--no-stats", "--no-names", "dump-flows", &target])
+    }
+
+    /// The same while the switch may be away.
+    pub(crate) fn try_flows(&self) -> Option<String> {
+        let target = format!("unix:{}", self.path("breth0.mgmt").display());
+        let output =
+            self.command("ovs-ofctl").args(["-O", "OpenFlow13", "dump-flows", &target]).output().unwrap();
+        output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+    }
+
+    /// The kernel's numbers of the table and all its objects: made anew, they have others.
+    pub(crate) fn firewall_handles(&self) -> String {
+        let shown = run(Command::new("nft").args(["--handle", "list", "table", "inet", "ovn-kubernetes"]));
+        shown.lines().filter_map(|line| line.split_once("# handle")).map(|(_, number)| number).collect()
+    }
+
+    /// Our firewall table; empty if there is none.
+    pub(crate) fn firewall(&self) -> String {
+        let output = Command::new("nft").args(["list", "table", "inet", "ovn-kubernetes"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
     }
 
     /// The offloads of an interface, as ethtool shows them.

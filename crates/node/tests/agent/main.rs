@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod api;
+mod gateway;
 mod machine;
 mod ovn;
 
@@ -446,7 +447,8 @@ fn clean_up_takes_ours_and_leaves_the_rest() {
     on(async {
         let api = registered();
         ready_node(&machine, &api).await.stop().await;
-        machine.vsctl("set Open_vSwitch . external_ids:ovn-bridge-mappings=physnet:breth0");
+        machine.vsctl("set Open_vSwitch . external_ids:ovn-bridge-mappings=\"other:br9,physnet:breth0\"");
+        assert!(machine.flows().contains("0xdeff105") && !machine.firewall().is_empty());
         machine.ip("rule add prio 30 fwmark 0x99 lookup 9");
         node::cleanup(&machine.settings()).await.unwrap();
         eventually("the interface is gone", || !machine.ip("-br link").contains("ovn-k8s-mp0")).await;
@@ -455,7 +457,11 @@ fn clean_up_takes_ours_and_leaves_the_rest() {
         assert!(!rules.contains("0x1745ec") && rules.contains("0x99"), "{rules}");
         let ids = machine.vsctl("get Open_vSwitch . external_ids");
         assert!(!ids.contains("ovn-remote") && !ids.contains("ovn-encap-ip"), "{ids}");
-        assert!(ids.contains("system-id") && ids.contains("ovn-bridge-mappings"), "{ids}");
+        assert!(ids.contains("system-id") && ids.contains("ovn-bridge-mappings=\"other:br9\""), "{ids}");
+        assert_eq!(machine.flows().lines().filter(|line| line.contains("actions")).count(), 1);
+        assert_eq!(machine.firewall(), "");
+        let bridge = machine.ip("addr show breth0") + &machine.ip("route show") + &machine.ip("neigh show");
+        assert!(bridge.contains("172.18.0.1/24") && !bridge.contains("169.254.169."), "{bridge}");
         let transactions = machine.transactions();
         node::cleanup(&machine.settings()).await.unwrap();
         assert_eq!(machine.transactions(), transactions);

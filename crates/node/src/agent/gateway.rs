@@ -1,0 +1,107 @@
+//! The gateway's part of a pass.
+
+use kapi::annotations::GatewayMode;
+
+use super::Agent;
+use super::pass::{Pass, Stop};
+use crate::addresses::{Excluded, host_cidrs};
+use crate::error::NodeError;
+use crate::gateway::{self, Bridge, Ports, apply, flows, host, nft};
+use crate::host_view::{self, HostView};
+use crate::mgmt_port::Facts;
+use crate::ovs::{self, PortView};
+use crate::status::Awaited;
+use crate::uplink::Uplink;
+
+impl Agent {
+    /// The bridge that is the gateway; none while the uplink is no bridge.
+    pub(super) fn gateway_bridge(&self, uplink: &Result<Uplink, String>) -> Option<Bridge> {
+        let uplink = uplink.as_ref().ok()?;
+        let userspace = self.replica.read(|cache| ovs::is_userspace(cache, &uplink.device));
+        Bridge::of(&self.settings, uplink, userspace)
+    }
+
+    /// The host's side of the bridge.
+    pub(super) async fn write_gateway_host(&self, pass: &mut Pass, bridge: &Bridge) -> Result<(), NodeError> {
+        let desired = host::desired(&self.settings, bridge);
+        let handle = self.handle.clone();
+        let failed =
+            |reason: String| NodeError::Host { what: format!("set up interface {}", bridge.name), reason };
+        let look = move || {
+            let Some((index, observed)) = host_view::observe_gateway(&handle, &desired)? else {
+                return Ok(None);
+            };
+            let changes = host::plan(&observed, &desired);
+            let failures = apply::host(&handle, &desired.device, index, &changes);
+            Ok(Some((!changes.is_empty(), failures)))
+        };
+        let outcome = tokio::task::spawn_blocking(look).await.map_err(|error| failed(error.to_string()))?;
+        let Some((wrote, failures)) = outcome.map_err(|error: ::host::Error| failed(error.to_string()))?
+        else {
+            return Ok(());
+        };
+        pass.wrote |= wrote;
+        pass.problems.extend(failures.warnings.iter().map(ToString::to_string));
+        let mut errors = failures.errors.into_iter();
+        let first = errors.next();
+        pass.problems.extend(errors.map(|error| error.to_string()));
+        first.map_or(Ok(()), Err)
+    }
+
+    /// The firewall table. Written once all other nodes are known: a set that is filled later would let through what
+    /// it is there to stop.
+    pub(super) async fn write_firewall(&mut self, pass: &mut Pass, port: &Facts) -> Result<(), Stop> {
+        if self.settings.gateway.mode == GatewayMode::Disabled {
+            return Ok(());
+        }
+        let Some(remote_nodes) = self.remote_nodes() else {
+            return Err(Stop::Await(Awaited::ApiServer { reason: None }));
+        };
+        let inputs = nft::Inputs { port: port.clone(), remote_nodes: remote_nodes.into_iter().collect() };
+        let table = nft::desired(&self.settings, &inputs);
+        pass.wrote |= self.in_place.nft(&self.settings, table).await?;
+        Ok(())
+    }
+
+    /// The bridge's flows, once its ports have numbers.
+    pub(super) async fn write_flows(
+        &mut self,
+        pass: &mut Pass,
+        bridge: &Bridge,
+        view: &HostView,
+        excluded: &Excluded,
+        port: &Facts,
+    ) -> Result<(), Stop> {
+        let name = bridge.name.clone();
+        let ports = match self.replica.read(|cache| ovs::ports(cache, &name, &self.settings.node)) {
+            PortView::Ready(ports) => ports,
+            PortView::NoPatch => return Err(Stop::Await(Awaited::PatchPort { bridge: name })),
+            PortView::NoUplink { patch } => {
+                if !self.settings.gateway.allow_no_uplink {
+                    pass.problems.push(format!(
+                        "gateway bridge {name} has no network card; add one to it, or say --allow-no-uplink"
+                    ));
+                }
+                Ports { uplink: None, patch }
+            }
+        };
+        let Some(remote_nodes) = self.remote_nodes() else {
+            return Err(Stop::Await(Awaited::ApiServer { reason: None }));
+        };
+        let inputs = flows::Inputs {
+            bridge: bridge.clone(),
+            ports,
+            host_cidrs: host_cidrs(&view.addresses, excluded),
+            node_subnets: port.addresses.iter().map(ipnet::IpNet::trunc).collect(),
+            remote_nodes,
+        };
+        let wanted = gateway::flows::desired(&self.settings, &inputs);
+        pass.wrote |= self.in_place.flows(&self.settings, bridge, wanted, &self.wake).await?;
+        Ok(())
+    }
+
+    fn remote_nodes(&self) -> Option<Vec<std::net::IpAddr>> {
+        let remote = self.remote.borrow();
+        Some(remote.as_ref()?.values().flatten().copied().collect())
+    }
+}

@@ -1,0 +1,273 @@
+//! Carries out what was planned: OpenFlow through `ovs-ofctl`, the firewall through `nft`, the rest through netlink.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::host::addr::AddrFlags;
+use ::host::{Error, Handle, route, rule, sysctl};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use tracing::{debug, info};
+
+use super::flows::Flow;
+use super::guard::Guard;
+use super::host::{Change, Route};
+use super::nft::{TABLE, Table};
+use super::{Bridge, fdb, ofctl};
+use crate::error::NodeError;
+use crate::mgmt_port::{Failures, Rule};
+use crate::settings::Settings;
+
+/// How long one of the programs may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is known to be in place, so that nobody is asked again.
+#[derive(Debug, Default)]
+pub(crate) struct InPlace {
+    flows: Option<Programmed>,
+    nft: Option<Table>,
+}
+
+#[derive(Debug)]
+struct Programmed {
+    guard: Guard,
+    bridge: String,
+    flows: Vec<Flow>,
+}
+
+impl InPlace {
+    /// Brings the bridge's flows up to date; true if something was written.
+    pub(crate) async fn flows(
+        &mut self,
+        settings: &Settings,
+        bridge: &Bridge,
+        wanted: Vec<Flow>,
+        wake: &Arc<Notify>,
+    ) -> Result<bool, NodeError> {
+        let known = self.flows.take_if(|there| !there.guard.is_alive() || there.bridge != bridge.name);
+        if known.is_some() {
+            info!(bridge = bridge.name, "the bridge was started anew");
+        }
+        if self.flows.as_ref().is_some_and(|there| there.flows == wanted) {
+            return Ok(false);
+        }
+        let run_dir = run_dir(settings);
+        let socket = run_dir.join(format!("{}.mgmt", bridge.name));
+        let target = format!("unix:{}", socket.display());
+        let (lines, guard) = match self.flows.take() {
+            Some(there) => (ofctl::bundle(&there.flows, &wanted), there.guard),
+            None => {
+                // First the guard: whatever is read afterwards is newer.
+                let guard = Guard::connect(&socket, wake.clone()).await.map_err(|error| NodeError::Host {
+                    what: format!("reach bridge {} at {target}", bridge.name),
+                    reason: error.to_string(),
+                })?;
+                fdb::pin(&run_dir, &bridge.name, settings.gateway.vlan_id, bridge.mac).await.map_err(
+                    |reason| NodeError::Host {
+                        what: format!("pin {} to bridge {}", bridge.mac, bridge.name),
+                        reason,
+                    },
+                )?;
+                let current = dump(settings, &target).await?;
+                let mut lines = ofctl::bundle(&current, &wanted);
+                lines.extend(ofctl::fallback(&current));
+                (lines, guard)
+            }
+        };
+        let wrote = !lines.is_empty();
+        if wrote {
+            debug!(bridge = bridge.name, ?lines, "changing flows");
+            send(settings, &target, &lines).await?;
+            info!(bridge = bridge.name, changes = lines.len(), "flows of the gateway bridge corrected");
+        }
+        self.flows = Some(Programmed { guard, bridge: bridge.name.clone(), flows: wanted });
+        Ok(wrote)
+    }
+
+    /// Brings the firewall table up to date; true if something was written.
+    pub(crate) async fn nft(&mut self, settings: &Settings, wanted: Table) -> Result<bool, NodeError> {
+        let script = match &self.nft {
+            Some(there) => wanted.update_script(there),
+            None => {
+                let mut list = vec!["list", "table"];
+                list.extend(TABLE.split(' '));
+                let listing = run(&settings.programs.nft, &list, None).await.unwrap_or_default();
+                (!wanted.is_shown_by(&listing)).then(|| wanted.replace_script())
+            }
+        };
+        let Some(script) = script else {
+            self.nft = Some(wanted);
+            return Ok(false);
+        };
+        // Until it succeeds nothing is known about what is there.
+        self.nft = None;
+        run(&settings.programs.nft, &["-f", "-"], Some(&script))
+            .await
+            .map_err(|reason| NodeError::Host { what: format!("write firewall table {TABLE}"), reason })?;
+        info!("firewall table {TABLE} corrected");
+        self.nft = Some(wanted);
+        Ok(true)
+    }
+}
+
+/// Removes our flows from a bridge.
+pub(crate) async fn remove_flows(settings: &Settings, bridge: &str) -> Result<(), NodeError> {
+    let socket = run_dir(settings).join(format!("{bridge}.mgmt"));
+    if !socket.exists() {
+        return Ok(());
+    }
+    let target = format!("unix:{}", socket.display());
+    let current = dump(settings, &target).await?;
+    let mut lines = ofctl::bundle(&current, &[]);
+    lines.extend(ofctl::fallback(&current));
+    if !lines.is_empty() {
+        send(settings, &target, &lines).await?;
+        info!(bridge, "removed our flows");
+    }
+    Ok(())
+}
+
+/// Removes our firewall table.
+pub(crate) async fn remove_table(settings: &Settings) -> Result<(), NodeError> {
+    let script = format!("add table {TABLE}\ndelete table {TABLE}\n");
+    let removed = run(&settings.programs.nft, &["-f", "-"], Some(&script)).await;
+    removed
+        .map(drop)
+        .map_err(|reason| NodeError::Host { what: format!("remove firewall table {TABLE}"), reason })
+}
+
+/// The directory of Open vSwitch's sockets.
+pub(crate) fn run_dir(settings: &Settings) -> PathBuf {
+    let socket = settings.ovs_db.strip_prefix("unix:").map(Path::new);
+    socket.and_then(Path::parent).unwrap_or(Path::new("/var/run/openvswitch")).to_owned()
+}
+
+async fn dump(settings: &Settings, target: &str) -> Result<Vec<Flow>, NodeError> {
+    let args = ["-O", "OpenFlow13", "--no-stats", "--no-names", "dump-flows", target];
+    let failed = |reason| NodeError::Host { what: format!("read the flows at {target}"), reason };
+    let text = run(&settings.programs.ovs_ofctl, &args, None).await.map_err(failed)?;
+    ofctl::parse_dump(&text).map_err(|line| failed(format!("ovs-ofctl printed {line:?}")))
+}
+
+async fn send(settings: &Settings, target: &str, lines: &[String]) -> Result<(), NodeError> {
+    let args = ["-O", "OpenFlow13", "--bundle", "add-flows", target, "-"];
+    let text = lines.join("\n") + "\n";
+    run(&settings.programs.ovs_ofctl, &args, Some(&text))
+        .await
+        .map(drop)
+        .map_err(|reason| NodeError::Host { what: format!("change the flows at {target}"), reason })
+}
+
+/// Runs a program to its end; the error is what it says, or why it cannot be run.
+async fn run(program: &Path, args: &[&str], input: Option<&str>) -> Result<String, String> {
+    let name = program.display();
+    let mut command = Command::new(program);
+    command.args(args).kill_on_drop(true).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+    let mut child =
+        command.spawn().map_err(|error| format!("{name} cannot be started: {error}; is it in PATH?"))?;
+    let stdin = child.stdin.take();
+    let feed = async {
+        if let (Some(mut stdin), Some(input)) = (stdin, input) {
+            // A program that stops reading says why when it ends.
+            let _ = stdin.write_all(input.as_bytes()).await;
+        }
+    };
+    let both = async { tokio::join!(feed, child.wait_with_output()).1 };
+    let output = timeout(PATIENCE, both).await.map_err(|_| format!("{name} does not end"))?;
+    let output = output.map_err(|error| format!("{name}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{name} {}: {}", args.first().unwrap_or(&""), said.trim()))
+}
+
+/// Makes the changes on the bridge's interface. Each stands alone: one that fails does not keep the others from being
+/// made.
+pub(crate) fn host(handle: &Handle, device: &str, index: u32, changes: &[Change]) -> Failures {
+    let mut failures = Failures::default();
+    for change in changes {
+        let what = describe(device, change);
+        let Err(error) = one(handle, device, index, change) else {
+            info!(change = what, "gateway corrected");
+            continue;
+        };
+        let error = NodeError::Host { what, reason: error.to_string() };
+        match change {
+            Change::SetSysctl(_) => failures.warnings.push(error),
+            _ => failures.errors.push(error),
+        }
+    }
+    failures
+}
+
+fn one(handle: &Handle, device: &str, index: u32, change: &Change) -> Result<(), Error> {
+    match change {
+        Change::SetSysctl(wanted) => {
+            let key: Vec<&str> = wanted.key.iter().map(String::as_str).collect();
+            sysctl::set(&key, &wanted.value)
+        }
+        Change::TxChecksumOff => handle.set_tx_checksum(device, false),
+        Change::AddAddress(address) => {
+            let flags = AddrFlags { nodad: true, deprecated: address.deprecated, ..AddrFlags::default() };
+            handle.replace_address(index, address.net, flags)
+        }
+        Change::ReplaceRoute(route) => handle.replace_route(&kernel_route(route, index, BOOT)),
+        Change::RemoveRoute(route) => gone(handle.delete_route(&kernel_route(route, index, 0))),
+        Change::ReplaceNeighbour(neighbour) => handle.replace_neighbour(index, neighbour.ip, neighbour.mac.0),
+        Change::AddRule(rule) => match handle.add_rule(&kernel_rule(rule)) {
+            Err(error) if error.is_exists() => Ok(()),
+            other => other,
+        },
+        Change::RemoveRule(rule) => gone(handle.delete_rule(&kernel_rule(rule))),
+    }
+}
+
+/// The reference's routes carry protocol `boot`, and so do ours.
+const BOOT: u8 = 3;
+
+fn kernel_route(wanted: &Route, index: u32, proto: u8) -> route::Route {
+    route::Route {
+        gateway: wanted.gateway,
+        oif: Some(index),
+        src: wanted.src,
+        mtu: wanted.mtu,
+        proto,
+        ..route::Route::to(wanted.dst)
+    }
+}
+
+fn kernel_rule(wanted: &Rule) -> rule::Rule {
+    rule::Rule {
+        v6: wanted.v6,
+        priority: wanted.priority,
+        fwmark: Some(wanted.mark),
+        table: wanted.table,
+        ..rule::Rule::default()
+    }
+}
+
+fn gone(result: Result<(), Error>) -> Result<(), Error> {
+    match result {
+        Err(error) if error.is_not_found() => Ok(()),
+        other => other,
+    }
+}
+
+fn describe(device: &str, change: &Change) -> String {
+    match change {
+        Change::SetSysctl(sysctl) => format!("set {} to {}", sysctl.name(), sysctl.value),
+        Change::TxChecksumOff => format!("switch transmit checksum offload of {device} off"),
+        Change::AddAddress(address) => format!("add address {} to {device}", address.net),
+        Change::ReplaceRoute(route) => format!("set route {} through {device}", route.dst),
+        Change::RemoveRoute(route) => format!("remove route {} from {device}", route.dst),
+        Change::ReplaceNeighbour(neighbour) => format!("set neighbour {} to {}", neighbour.ip, neighbour.mac),
+        Change::AddRule(rule) => format!("add rule {} for mark {:#x}", rule.priority, rule.mark),
+        Change::RemoveRule(rule) => format!("remove rule {} for mark {:#x}", rule.priority, rule.mark),
+    }
+}
