@@ -1,57 +1,37 @@
 //! Real packets between real pods: our daemon and plugin on nodes with real OVN.
 
-use std::{net::IpAddr, time::Duration};
+#[path = "common/invariants.rs"]
+#[allow(dead_code, reason = "each test file uses a part")]
+mod invariants;
+#[path = "common/lab.rs"]
+#[allow(dead_code, reason = "each test file uses a part")]
+mod lab;
+
+use std::net::IpAddr;
 
 use anyhow::{Context, Result, ensure};
-use devcluster::{
-    AgentOptions, ApiChoice, Cluster, Families, PodHandle, Stack, binaries, mk_namespace, mk_pod,
-};
+use devcluster::{AgentOptions, ApiChoice, Cluster, Families, PodHandle, Stack, api, mk_pod};
+use lab::{MTU, NAMESPACE, PATIENCE, addresses, at, eventually, run, servers};
+use serde_json::json;
 
-const PATIENCE: Duration = Duration::from_secs(60);
-/// MTU of a pod's interface, as the agents' command line says.
-const MTU: usize = 1342;
-
-fn run<T>(test: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(test)
+async fn start(families: Families) -> Result<Stack> {
+    let builder = Cluster::builder().nodes(2).families(families);
+    Stack::start(builder, ApiChoice::Any, AgentOptions::default()).await
 }
 
-/// Two pods with a server on every node.
-async fn servers(stack: &mut Stack) -> Result<Vec<(String, PodHandle)>> {
-    let probe = binaries::find("devcluster-probe")?.display().to_string();
-    stack.apply(&mk_namespace("packets")).await?;
-    let mut names = Vec::new();
-    for node in stack.cluster().nodes().to_vec() {
-        for which in ["a", "b"] {
-            let name = format!("{}-{which}", node.name());
-            stack.apply(&mk_pod("packets", &name, node.name(), &[&probe, "serve"])).await?;
-            names.push(name);
-        }
-    }
-    let mut pods = Vec::new();
-    for name in names {
-        let pod = stack.running("packets", &name, PATIENCE).await?;
-        pods.push((name, pod));
-    }
-    Ok(pods)
-}
-
-fn addresses(pod: &PodHandle) -> Vec<IpAddr> {
-    pod.record.addresses.iter().filter_map(|text| text.parse().ok()).collect()
-}
-
-fn at(address: IpAddr) -> String {
-    std::net::SocketAddr::new(address, 8080).to_string()
+/// A ping of one packet with `bytes` of payload that no one may fragment.
+async fn ping(from: &PodHandle, to: IpAddr, bytes: usize) -> Result<String> {
+    from.exec(&["ping", "-c1", "-W5", "-Mdo", &format!("-s{bytes}"), &to.to_string()]).await
 }
 
 /// Every pod reaches every pod, with one byte and with as many as fit into a packet, and sees its own address kept.
-async fn all_pairs(families: Families, expected: usize) -> Result<()> {
-    let builder = Cluster::builder().nodes(2).families(families);
-    let mut stack = Stack::start(builder, ApiChoice::Any, AgentOptions::default()).await?;
-    let probe = binaries::find("devcluster-probe")?.display().to_string();
-    let pods = servers(&mut stack).await?;
-    for (from_name, from) in &pods {
-        ensure!(addresses(from).len() == expected, "{from_name} has {:?}", from.record.addresses);
-        for (to_name, to) in pods.iter().filter(|(name, _)| name != from_name) {
+async fn all_pairs(families: Families) -> Result<()> {
+    let mut stack = start(families).await?;
+    let probe = lab::probe()?;
+    let pods = servers(&mut stack, 2).await?;
+    for from in &pods {
+        ensure!(addresses(from).len() == lab::count(families), "{:?}", from.record.addresses);
+        for to in pods.iter().filter(|to| to.record.uid != from.record.uid) {
             for address in addresses(to) {
                 let headers = if address.is_ipv4() { 20 + 8 } else { 40 + 8 };
                 let own = addresses(from).into_iter().find(|own| own.is_ipv4() == address.is_ipv4());
@@ -62,59 +42,101 @@ async fn all_pairs(families: Families, expected: usize) -> Result<()> {
                     let answer = from
                         .exec(&argv)
                         .await
-                        .with_context(|| format!("{from_name} to {to_name}, {protocol}, {bytes} bytes"))?;
+                        .with_context(|| format!("{own} to {address}, {protocol}, {bytes} bytes"))?;
                     let seen = answer.trim_start_matches("peer=").trim_start_matches('[');
-                    ensure!(seen.starts_with(&own.to_string()), "{to_name} saw {answer} and not {own}");
+                    ensure!(seen.starts_with(&own.to_string()), "{address} saw {answer} and not {own}");
+                }
+                for bytes in [1, MTU - headers] {
+                    ping(from, address, bytes).await?;
                 }
             }
         }
     }
-    // A node reaches its own pods, as kubelet's probes do.
-    for (name, pod) in &pods {
+    let (from, to) = (&pods[0], &pods[3]);
+    for address in addresses(to) {
+        let headers = if address.is_ipv4() { 20 + 8 } else { 40 + 8 };
+        ensure!(ping(from, address, MTU - headers + 1).await.is_err(), "the MTU is not {MTU}");
+    }
+    node_and_pods(&stack, &pods).await?;
+    invariants::hold(&stack).await?;
+    stack.stop().await
+}
+
+/// A node reaches its own pods as kubelet's probes do, and pods of any node reach a node's management port.
+async fn node_and_pods(stack: &Stack, pods: &[PodHandle]) -> Result<()> {
+    let probe = lab::probe()?;
+    let mut management = Vec::new();
+    for node in stack.cluster().nodes() {
+        let text = node.exec(&["ip", "-br", "address", "show", "dev", "ovn-k8s-mp0", "scope", "global"]).await?;
+        let found: Vec<IpAddr> =
+            text.split_whitespace().filter_map(|word| word.split_once('/')?.0.parse().ok()).collect();
+        ensure!(found.len() == lab::count(stack.cluster().families()), "{}: {text}", node.name());
+        management.push((node.name().to_owned(), found));
+    }
+    for pod in pods {
         for address in addresses(pod) {
-            let argv = [&probe, "tcp", &at(address), "--tries", "5"].map(str::to_owned);
-            pod.node().exec(&argv).await.with_context(|| format!("node to its pod {name}"))?;
+            let argv = [&probe, "tcp", &at(address), "--tries", "5", "--bytes", "100000"].map(str::to_owned);
+            let seen = pod.node().exec(&argv).await.with_context(|| format!("node to its pod {address}"))?;
+            let own = management.iter().find(|(node, _)| node == pod.node().name()).map(|(_, ips)| ips);
+            let own = own.context("no such node")?;
+            ensure!(own.iter().any(|ip| seen.contains(&ip.to_string())), "{seen}: not from the management port");
+        }
+        for address in management.iter().flat_map(|(_, addresses)| addresses) {
+            let headers = if address.is_ipv4() { 20 + 8 } else { 40 + 8 };
+            for bytes in [1, MTU - headers] {
+                ping(pod, *address, bytes).await?;
+            }
         }
     }
-    stack.stop().await
+    Ok(())
 }
 
 #[test]
 fn all_pairs_over_ipv4() -> Result<()> {
-    run(all_pairs(Families::V4, 1))
+    run(all_pairs(Families::V4))
 }
 
 #[test]
 fn all_pairs_over_ipv6() -> Result<()> {
-    run(all_pairs(Families::V6, 1))
+    run(all_pairs(Families::V6))
 }
 
 #[test]
 fn all_pairs_over_both() -> Result<()> {
-    run(all_pairs(Families::Dual, 2))
+    run(all_pairs(Families::Dual))
 }
 
 #[test]
 fn a_pod_that_lies_about_its_address_is_silent() -> Result<()> {
     run(async {
-        let builder = Cluster::builder().nodes(2).families(Families::V4);
-        let mut stack = Stack::start(builder, ApiChoice::Any, AgentOptions::default()).await?;
-        let probe = binaries::find("devcluster-probe")?.display().to_string();
-        let pods = servers(&mut stack).await?;
-        let (_, liar) = pods.first().context("no pods")?;
-        let (_, other) = pods.last().context("no pods")?;
-        let target = at(*addresses(other).first().context("no address")?);
-        let ask = [&probe, "udp", &target, "--tries", "3", "--timeout-ms", "500"];
-        liar.exec(&ask).await.context("the pod as it should be")?;
+        let mut stack = start(Families::Dual).await?;
+        let probe = lab::probe()?;
+        let pods = servers(&mut stack, 2).await?;
+        let liar = pods.first().context("no pods")?;
+        // The neighbour on the same switch and the one on the other node.
+        for (other, address) in
+            [&pods[1], &pods[3]].iter().flat_map(|pod| addresses(pod).into_iter().map(move |ip| (pod, ip)))
+        {
+            let target = at(address);
+            let ask = [&probe, "udp", &target, "--tries", "3", "--timeout-ms", "300"];
+            liar.exec(&ask).await.context("the pod as it should be")?;
 
-        // A foreign IP with the right MAC.
-        liar.exec(&["ip", "address", "add", "10.244.0.200/24", "dev", "eth0"]).await?;
-        let foreign = [&ask[..], &["--from", "10.244.0.200"]].concat();
-        ensure!(liar.exec(&foreign).await.is_err(), "a foreign IP got through");
-        liar.exec(&ask).await.context("its own IP still works")?;
+            // A foreign IP with the right MAC.
+            let (foreign, length) =
+                if address.is_ipv4() { ("10.244.0.200", 24) } else { ("fd00:10:244::200", 64) };
+            liar.exec(&["ip", "address", "replace", &format!("{foreign}/{length}"), "dev", "eth0", "nodad"])
+                .await?;
+            let lie = [&ask[..], &["--from", foreign]].concat();
+            let got = liar.exec(&lie).await;
+            ensure!(got.is_err(), "a foreign IP got to {:?}: {got:?}", other.record.addresses);
+            liar.exec(&["ip", "address", "del", &format!("{foreign}/{length}"), "dev", "eth0"]).await?;
+            liar.exec(&ask).await.context("its own IP still works")?;
+        }
 
         // A foreign MAC with the right IP.
         let mac = liar.record.mac.clone().context("no MAC")?;
+        let target = at(*addresses(&pods[3]).first().context("no address")?);
+        let ask = [&probe, "udp", &target, "--tries", "3", "--timeout-ms", "300"];
         let route = liar.exec(&["ip", "route", "show", "default"]).await?;
         for (address, works) in [("0a:58:00:00:00:66", false), (mac.as_str(), true)] {
             liar.exec(&["ip", "link", "set", "eth0", "down"]).await?;
@@ -131,6 +153,60 @@ fn a_pod_that_lies_about_its_address_is_silent() -> Result<()> {
 }
 
 #[test]
+fn bandwidth_annotations_become_limits_and_follow_changes() -> Result<()> {
+    run(async {
+        let builder = Cluster::builder().nodes(1);
+        let mut stack = Stack::start(builder, ApiChoice::Any, AgentOptions::default()).await?;
+        servers(&mut stack, 1).await?;
+        let node = stack.cluster().node(1).clone();
+        // (into the pod, out of it) of each of the two conventions.
+        for (name, into, from, first, second) in [
+            ("quantities", "kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth", ["1M", "20M"], ["3M", "4M"]),
+            ("rates", "ovn.kubernetes.io/ingress_rate", "ovn.kubernetes.io/egress_rate", ["1", "20"], ["3", "4"]),
+        ] {
+            let mut pod = mk_pod(NAMESPACE, name, "node1", &["sleep", "infinity"]);
+            pod["metadata"]["annotations"] = json!({ into: first[0], from: first[1] });
+            stack.apply(&pod).await?;
+            let handle = stack.running(NAMESPACE, name, PATIENCE).await?;
+            limited(&node, &handle, Some((1_000_000, 20_000))).await?;
+            pod["metadata"]["annotations"] = json!({ into: second[0], from: second[1] });
+            stack.apply(&pod).await?;
+            limited(&node, &handle, Some((3_000_000, 4_000))).await?;
+            // Limited or not: it talks.
+            let gateway = "10.244.0.2".parse()?;
+            ping(&handle, gateway, 1).await?;
+            lab::delete_pod(&stack, name).await?;
+            lab::pod_gone(&stack, name, &handle.record.uid).await?;
+            limited(&node, &handle, None).await?;
+        }
+        invariants::hold(&stack).await?;
+        stack.stop().await
+    })
+}
+
+/// Open vSwitch limits the pod to bit/s towards it and kbit/s from it; None: no row is left.
+async fn limited(node: &devcluster::Node, pod: &PodHandle, limits: Option<(u64, i64)>) -> Result<()> {
+    let sandbox = pod.record.sandbox.as_ref().context("no sandbox")?.id().to_owned();
+    eventually("limits", async || {
+        let rows = lab::rows(&node.ovs_socket(), "Open_vSwitch").await?;
+        let interface =
+            lab::table(&rows, "Interface").find(|row| row.key("external_ids", "sandbox") == Some(&sandbox));
+        let rates: Vec<_> =
+            lab::table(&rows, "QoS").filter_map(|row| row.key("other_config", "max-rate")).collect();
+        let Some((into, from)) = limits else {
+            ensure!(interface.is_none() && rates.is_empty(), "{interface:?} {rates:?}");
+            ensure!(lab::table(&rows, "Queue").next().is_none(), "a queue is left");
+            return Ok(());
+        };
+        ensure!(rates == [into.to_string()], "{rates:?}");
+        let policing = interface.context("no interface")?.int("ingress_policing_rate");
+        ensure!(policing == Some(from), "{policing:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[test]
 fn an_existing_api_server_is_used_and_left_clean() -> Result<()> {
     run(async {
         // It listens outside the cluster's namespaces, as a real one would.
@@ -142,8 +218,12 @@ fn an_existing_api_server_is_used_and_left_clean() -> Result<()> {
         let builder = Cluster::builder().nodes(1);
         let choice = ApiChoice::Kubeconfig(file);
         let mut stack = Stack::start(builder, choice, AgentOptions::default()).await?;
-        let pods = servers(&mut stack).await?;
+        let pods = servers(&mut stack, 2).await?;
         ensure!(pods.len() == 2);
+        for name in ["node1-0", "node1-1"] {
+            let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "namespace": NAMESPACE, "name": name } });
+            api::delete(&stack.api().client(), &pod).await?;
+        }
         let client = stack.api().client();
         stack.stop().await?;
         let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(client);

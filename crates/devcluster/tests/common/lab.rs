@@ -135,6 +135,19 @@ pub(crate) async fn pod_gone(stack: &Stack, name: &str, uid: &str) -> Result<()>
     .await
 }
 
+/// Runs kubectl against the cluster's API.
+pub(crate) async fn kubectl(stack: &Stack, args: &[&str]) -> Result<String> {
+    let output = tokio::process::Command::new("kubectl")
+        .arg("--kubeconfig")
+        .arg(stack.api().kubeconfig())
+        .args(args)
+        .output()
+        .await
+        .context("starting kubectl")?;
+    ensure!(output.status.success(), "kubectl {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 // --- pods that answer ---
 
 /// The program that asks and answers.
