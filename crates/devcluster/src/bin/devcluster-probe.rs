@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-const USAGE: &str = "devcluster-probe serve [--port PORT]
+const USAGE: &str = "devcluster-probe serve [--port PORT] [--from ADDRESS]
 devcluster-probe http ADDRESS:PORT [--timeout-ms N]
 devcluster-probe tcp|udp ADDRESS:PORT [--bytes N] [--timeout-ms N] [--from ADDRESS] [--tries N]
 The client prints `peer=<how the server sees us> connect_us=<n> rtt_us=<n> bytes=<n>`.";
@@ -41,7 +41,7 @@ fn run() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let (words, flags) = parse(&args)?;
     match words.as_slice() {
-        ["serve"] => serve(flags.port),
+        ["serve"] => serve(flags.from, flags.port),
         [protocol @ ("tcp" | "udp" | "http"), target] => {
             let target: SocketAddr =
                 target.parse().with_context(|| format!("{target} is no ADDRESS:PORT (IPv6 in brackets)"))?;
@@ -86,11 +86,17 @@ fn parse(args: &[String]) -> Result<(Vec<&str>, Flags)> {
 
 // --- server ---
 
-fn serve(port: u16) -> Result<()> {
-    // `::` takes IPv4 too; a namespace without IPv6 has only the other.
-    let udp = UdpSocket::bind(("::", port)).or_else(|_| UdpSocket::bind(("0.0.0.0", port)))?;
+fn serve(from: Option<IpAddr>, port: u16) -> Result<()> {
+    // `::` takes IPv4 too; a namespace without IPv6 has only the other. Where there are several addresses, datagrams are
+    // answered from the one they came to only by a server bound to it.
+    let any = [[0u16; 8].into(), [0u8; 4].into()];
+    let places: Vec<SocketAddr> = match from {
+        Some(address) => vec![(address, port).into()],
+        None => any.into_iter().map(|address: IpAddr| (address, port).into()).collect(),
+    };
+    let udp = UdpSocket::bind(places.as_slice())?;
     thread::spawn(move || answer_datagrams(&udp));
-    let listener = TcpListener::bind(("::", port)).or_else(|_| TcpListener::bind(("0.0.0.0", port)))?;
+    let listener = TcpListener::bind(places.as_slice())?;
     for stream in listener.incoming() {
         let stream = stream?;
         thread::spawn(move || {

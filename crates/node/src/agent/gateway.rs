@@ -50,14 +50,25 @@ impl Agent {
 
     /// The firewall table. Written once all other nodes are known: a set that is filled later would let through what
     /// it is there to stop.
-    pub(super) async fn write_firewall(&mut self, pass: &mut Pass, port: &Facts) -> Result<(), Stop> {
+    pub(super) async fn write_firewall(
+        &mut self,
+        pass: &mut Pass,
+        bridge: Option<&Bridge>,
+        port: &Facts,
+    ) -> Result<(), Stop> {
         if self.settings.gateway.mode == GatewayMode::Disabled {
             return Ok(());
         }
         let Some(remote_nodes) = self.remote_nodes() else {
             return Err(Stop::Await(Awaited::ApiServer { reason: None }));
         };
-        let inputs = nft::Inputs { port: port.clone(), remote_nodes: remote_nodes.into_iter().collect() };
+        let userspace = bridge.filter(|bridge| bridge.userspace);
+        let inputs = nft::Inputs {
+            port: port.clone(),
+            remote_nodes: remote_nodes.into_iter().collect(),
+            userspace_uplink: userspace
+                .and_then(|bridge| self.replica.read(|cache| ovs::uplink(cache, &bridge.name))),
+        };
         let table = nft::desired(&self.settings, &inputs);
         pass.wrote |= self.in_place.nft(&self.settings, table).await?;
         Ok(())

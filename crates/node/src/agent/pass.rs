@@ -153,7 +153,7 @@ impl Agent {
             return Err(error.into());
         }
         let Some(port) = port else { return Err(Stop::Await(Awaited::NodeSubnets)) };
-        self.write_firewall(pass, &port).await?;
+        self.write_firewall(pass, bridge.as_ref(), &port).await?;
         self.check_port(&view)?;
         if let Some(bridge) = &bridge {
             self.write_flows(pass, bridge, &view, &excluded, &port).await?;

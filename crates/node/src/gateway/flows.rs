@@ -298,7 +298,10 @@ impl Plan<'_> {
         for (family, ..) in families(self.settings, &self.inputs.bridge) {
             let ip = words(family).ip;
             if let Some(uplink) = self.inputs.ports.uplink.filter(|_| self.shared) {
-                let matches = format!("{ip},in_port={uplink},nw_frag=yes");
+                // The kernel goes on with the whole packet; in userspace the pieces come back as pieces, and would be
+                // sent through here for ever.
+                let once = if self.inputs.bridge.userspace { "ct_state=-trk," } else { "" };
+                let matches = format!("{once}{ip},in_port={uplink},nw_frag=yes");
                 out.add(0, 110, matches, format!("ct(table=0,zone={})", self.zones.reassembly));
             }
             let matches = format!("{ip},dl_dst={mac}");
@@ -397,7 +400,7 @@ mod tests {
         let mut remote_nodes = vec!["172.18.0.2".parse().unwrap()];
         remote_nodes.extend(dual.then(|| "fd00:172:18::2".parse::<IpAddr>().unwrap()));
         Inputs {
-            bridge: Bridge { name: "breth0".into(), mac, node, userspace: true },
+            bridge: Bridge { name: "breth0".into(), mac, node, userspace: false },
             ports: Ports { uplink: Some(1), patch: 2 },
             host_cidrs: node.iter().copied().collect(),
             node_subnets: vec!["10.244.0.0/24".parse().unwrap()],
@@ -467,6 +470,16 @@ mod tests {
             assert!(!flow.matches.contains("in_port=1") && !flow.actions.contains("output:1"), "{flow:?}");
             assert!(flow.table != 11 && !flow.actions.contains("check_pkt_larger"), "{flow:?}");
         }
+    }
+
+    #[test]
+    fn pieces_pass_reassembly_once_in_userspace() {
+        let (settings, mut inputs) = (settings(false), inputs(false));
+        inputs.bridge.userspace = true;
+        assert_eq!(
+            find(&settings, &inputs, 110),
+            ["ct_state=-trk,ip,in_port=1,nw_frag=yes -> ct(table=0,zone=64004)"]
+        );
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Inputs {
     pub port: Facts,
     /// Addresses of the other nodes.
     pub remote_nodes: BTreeSet<IpAddr>,
+    /// The network card of the bridge, if that is switched in userspace.
+    pub userspace_uplink: Option<String>,
 }
 
 const PROTOCOL_PORT: &str = "inet_proto . inet_service";
@@ -40,7 +42,21 @@ pub fn desired(settings: &Settings, inputs: &Inputs) -> Table {
         egress_ip(&mut table, settings, &inputs.port);
     }
     pod_subnets(&mut table, settings, &inputs.port);
+    if let Some(uplink) = &inputs.userspace_uplink {
+        deaf_uplink(&mut table, uplink);
+    }
     table
+}
+
+/// Where packets are switched in userspace, the kernel gets a copy of each directly from the network card, besides the
+/// one through the bridge. It would answer for connections of pods, which it does not know, and end them.
+fn deaf_uplink(table: &mut Table, uplink: &str) {
+    table.chains.push(Chain {
+        name: "userspace-uplink".into(),
+        comment: Some("The bridge delivers what is for this node".into()),
+        hook: Some(Hook::new("filter", "prerouting", "raw")),
+        rules: vec![format!("iifname \"{uplink}\" drop")],
+    });
 }
 
 fn family_words(family: Family) -> (&'static str, &'static str, &'static str) {
@@ -320,6 +336,19 @@ mod tests {
         Facts::from_subnets("node1", &subnets).unwrap()
     }
 
+    #[test]
+    fn the_kernel_does_not_answer_beside_a_bridge_in_userspace() {
+        let settings = Settings::new("node1", vec![], vec![]);
+        let mut inputs = Inputs {
+            port: port(&["10.244.0.0/24"]),
+            remote_nodes: BTreeSet::new(),
+            userspace_uplink: Some("eth0".into()),
+        };
+        assert!(desired(&settings, &inputs).text().contains("iifname \"eth0\" drop"));
+        inputs.userspace_uplink = None;
+        assert!(!desired(&settings, &inputs).text().contains("userspace-uplink"));
+    }
+
     fn compare(mode: GatewayMode, dual: bool, recorded: &str) {
         let mut cluster = vec!["10.244.0.0/16".parse().unwrap()];
         let mut subnets = vec!["10.244.0.0/24"];
@@ -332,7 +361,10 @@ mod tests {
         let mut settings = Settings::new("node1", cluster, vec![]);
         settings.gateway.egress_ip = true;
         settings.gateway.mode = mode;
-        let table = desired(&settings, &Inputs { port: port(&subnets), remote_nodes: remote });
+        let table = desired(
+            &settings,
+            &Inputs { port: port(&subnets), remote_nodes: remote, userspace_uplink: None },
+        );
         let from = recorded.find("table inet ovn-kubernetes").unwrap();
         let to = recorded[from..].find("\n}\n").unwrap();
         let recorded = canonical(&recorded[from..from + to + 3]).unwrap();

@@ -1,0 +1,215 @@
+//! In and out of the cluster with real packets: pods, nodes, and a host outside behind the underlay.
+
+#[path = "common/lab.rs"]
+#[allow(dead_code, reason = "each test file uses a part")]
+mod lab;
+
+use std::{net::IpAddr, sync::Arc};
+
+use anyhow::{Context, Result, ensure};
+use devcluster::{
+    AgentOptions, ApiChoice, Cluster, Families, GATEWAY, Node, PodHandle, Process, Program, Stack,
+};
+use lab::{MTU, Pings, addresses, at, eventually, probe, ready, run, servers};
+
+/// Bytes of a datagram that fits the underlay but not a pod's interface.
+const TOO_LARGE: usize = 1400;
+/// What an answer has before the bytes that were sent: whom the server saw.
+const ANSWER: usize = 64;
+
+/// Whoever can ask.
+#[derive(Clone)]
+enum Place {
+    Pod(PodHandle),
+    Node(Arc<Node>),
+    Outside,
+}
+
+/// A cluster with a pod and a server of the host's own on every node, and a server outside.
+struct Site {
+    stack: Stack,
+    pods: Vec<PodHandle>,
+    families: Families,
+    servers: Vec<Process>,
+}
+
+impl Site {
+    async fn start(mode: &str, families: Families) -> Result<Site> {
+        let builder = Cluster::builder().nodes(2).families(families);
+        let options = AgentOptions { gateway_mode: mode.to_owned(), ..AgentOptions::default() };
+        let mut stack = Stack::start(builder, ApiChoice::Any, options).await?;
+        let pods = servers(&mut stack, 1).await?;
+        let mut servers = Vec::new();
+        for (address, _) in families.on_underlay(GATEWAY) {
+            servers.push(stack.cluster().underlay().spawn(serve(address)?).await?);
+        }
+        for node in stack.cluster().nodes().to_vec() {
+            for address in node.addresses() {
+                servers.push(node.spawn(serve(address)?).await?);
+            }
+            ready(&node).await?;
+        }
+        Ok(Site { stack, pods, families, servers })
+    }
+
+    fn node(&self, number: u8) -> Place {
+        Place::Node(self.stack.cluster().node(number).clone())
+    }
+
+    fn pod(&self, number: u8) -> Place {
+        Place::Pod(self.pods[usize::from(number) - 1].clone())
+    }
+
+    /// Addresses on the underlay with this host part.
+    fn on_underlay(&self, host: u8) -> Vec<IpAddr> {
+        self.families.on_underlay(host).into_iter().map(|(address, _)| address).collect()
+    }
+
+    async fn exec(&self, from: &Place, argv: &[&str]) -> Result<String> {
+        match from {
+            Place::Pod(pod) => pod.exec(argv).await,
+            Place::Node(node) => node.exec(argv).await,
+            Place::Outside => self.stack.cluster().underlay().exec(argv).await,
+        }
+    }
+
+    /// Fails unless the server at each of the addresses answers over TCP and UDP, to little and to much, and sees the
+    /// asker under the address of the same place in `seen`.
+    async fn reach(&self, what: &str, from: &Place, to: &[IpAddr], seen: &[IpAddr]) -> Result<()> {
+        ensure!(!to.is_empty() && to.len() == seen.len(), "{what}: {to:?} and {seen:?}");
+        let probe = probe()?;
+        for (address, seen) in to.iter().zip(seen) {
+            let largest = MTU - ANSWER - if address.is_ipv4() { 28 } else { 48 };
+            for (protocol, bytes) in [("tcp", 1), ("tcp", 300_000), ("udp", 1), ("udp", largest)] {
+                let (target, bytes) = (at(*address), bytes.to_string());
+                let argv =
+                    [&probe, protocol, &target, "--bytes", &bytes, "--tries", "10", "--timeout-ms", "1000"];
+                let asked = self.exec(from, &argv).await;
+                let answer = asked.with_context(|| format!("{what}: {protocol} {target}, {bytes} bytes"))?;
+                let peer = answer.trim_start_matches("peer=").trim_start_matches('[');
+                let port = [format!("{seen}:"), format!("{seen}]:")];
+                ensure!(
+                    port.iter().any(|port| peer.starts_with(port.as_str())),
+                    "{what}: {target} saw {answer} and not {seen}"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Every way there is.
+    async fn everything_is_reached(&self, mode: &str) -> Result<()> {
+        let outside = self.on_underlay(GATEWAY);
+        let [node1, node2] = [1, 2].map(|host| self.on_underlay(host));
+        let [pod1, pod2] = [0, 1].map(|at: usize| addresses(&self.pods[at]));
+        let own_port = management_addresses(self.stack.cluster().node(1)).await?;
+
+        self.reach("pod to outside", &self.pod(1), &outside, &node1).await?;
+        self.reach("pod of the other node to outside", &self.pod(2), &outside, &node2).await?;
+        self.reach("pod to its node", &self.pod(1), &node1, &pod1).await?;
+        self.reach("pod to the other node", &self.pod(1), &node2, &node1).await?;
+        self.reach("pod to pod", &self.pod(1), &pod2, &pod1).await?;
+        self.reach("node to its pod", &self.node(1), &pod1, &own_port).await?;
+        self.reach("node to a pod of the other", &self.node(1), &pod2, &own_port).await?;
+        self.reach("node to node", &self.node(1), &node2, &node1).await?;
+        self.reach("node to outside", &self.node(1), &outside, &node1).await?;
+        self.reach("outside to node", &Place::Outside, &node1, &outside).await?;
+        let running = self.servers.iter().all(Process::is_running);
+        ensure!(running, "a server ended in {mode} mode");
+        Ok(())
+    }
+
+    /// Datagrams larger than a pod's interface: sent in pieces, and the answer is made to fit, because its sender is told.
+    async fn too_large_for_a_pod(&self) -> Result<()> {
+        let probe = probe()?;
+        for address in self.on_underlay(GATEWAY) {
+            let (target, bytes) = (at(address), TOO_LARGE.to_string());
+            let argv = [&probe, "udp", &target, "--bytes", &bytes, "--tries", "10", "--timeout-ms", "1000"];
+            let asked = self.exec(&self.pod(1), &argv).await;
+            asked.with_context(|| format!("{bytes} bytes between a pod and {target}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// A server on one address of a host.
+fn serve(address: IpAddr) -> Result<Program> {
+    let argv = [probe()?.as_str(), "serve", "--from", &address.to_string()].map(str::to_owned).to_vec();
+    Ok(Program { argv, ..Program::default() })
+}
+
+/// The addresses of the host on the pod network.
+async fn management_addresses(node: &Node) -> Result<Vec<IpAddr>> {
+    let text = node.exec(&["ip", "-o", "addr", "show", "dev", "ovn-k8s-mp0", "scope", "global"]).await?;
+    let words = text.lines().filter_map(|line| line.split_whitespace().nth(3));
+    Ok(words.filter_map(|net| net.split('/').next()?.parse().ok()).collect())
+}
+
+async fn in_and_out(mode: &str, families: Families) -> Result<()> {
+    let site = Site::start(mode, families).await?;
+    site.everything_is_reached(mode).await?;
+    site.too_large_for_a_pod().await?;
+    site.stack.stop().await
+}
+
+#[test]
+fn shared_mode_over_ipv4() -> Result<()> {
+    run(in_and_out("shared", Families::V4))
+}
+
+#[test]
+fn shared_mode_over_ipv6() -> Result<()> {
+    run(in_and_out("shared", Families::V6))
+}
+
+#[test]
+fn local_mode_over_ipv4() -> Result<()> {
+    run(in_and_out("local", Families::V4))
+}
+
+#[test]
+fn local_mode_over_ipv6() -> Result<()> {
+    run(in_and_out("local", Families::V6))
+}
+
+#[test]
+fn both_families_in_both_modes() -> Result<()> {
+    run(async {
+        in_and_out("shared", Families::Dual).await.context("shared")?;
+        in_and_out("local", Families::Dual).await.context("local")
+    })
+}
+
+#[test]
+fn restarts_of_the_agent_lose_nothing() -> Result<()> {
+    run(async {
+        let mut site = Site::start("shared", Families::V4).await?;
+        let outside = site.on_underlay(GATEWAY)[0];
+        let pings = Pings::start(&site.pods[0], outside).await?;
+        for _ in 0..20 {
+            site.stack.restart_agent(1).await?;
+            ready(site.stack.cluster().node(1)).await?;
+        }
+        let (sent, lost) = pings.lost().await?;
+        ensure!(sent > 20 && lost == 0, "{lost} of {sent} pings were lost");
+        site.stack.stop().await
+    })
+}
+
+#[test]
+fn a_restarted_switch_gets_its_flows_back() -> Result<()> {
+    run(async {
+        let site = Site::start("shared", Families::V4).await?;
+        let node = site.stack.cluster().node(1).clone();
+        let switch = node.daemon(devcluster::Daemon::Vswitchd).context("no switch")?;
+        switch.kill9().await?;
+        node.start_daemon(devcluster::Daemon::Vswitchd).await?;
+        eventually("the flows", async || {
+            let flows = node.ovn(&["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", "breth0"]).await?;
+            ensure!(flows.contains("cookie=0xdeff105"), "{flows}");
+            Ok(())
+        })
+        .await?;
+        site.stack.stop().await
+    })
+}
