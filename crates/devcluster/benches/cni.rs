@@ -8,7 +8,7 @@ mod lab;
 use anyhow::Result;
 use devcluster::{PodArgs, Sandbox};
 use futures::future::try_join_all;
-use lab::{Figures, Floor, Lab, all_annotated};
+use lab::{Figures, Floor, Lab, all_annotated, print_stages};
 
 const SEQUENTIAL: u32 = 60;
 const AT_ONCE: usize = 20;
@@ -54,6 +54,7 @@ async fn run() -> Result<()> {
             format!("ADD p50 / OVN's share p50, {kind}"),
             add.percentile(50).as_secs_f64() / floor_p50.as_secs_f64()
         );
+        print_stages(&node)?;
     }
     for cold in [true, false] {
         let (mut add, mut del) = (Figures::default(), Figures::default());
@@ -83,6 +84,7 @@ async fn run() -> Result<()> {
         add.print(&format!("ADD, {kind}, {AT_ONCE} at once"));
         del.print(&format!("DEL, {kind}, {AT_ONCE} at once"));
     }
+    print_stages(&node)?;
     let (memory, cpu) = lab.usage("node1")?;
     println!("{:<38} {:.1} MB, {cpu:?} CPU", "node process afterwards", memory as f64 / 1e6);
     lab.stop().await;
