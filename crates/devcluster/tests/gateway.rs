@@ -185,6 +185,11 @@ fn restarts_of_the_agent_lose_nothing() -> Result<()> {
     run(async {
         let mut site = Site::start("shared", Families::V4).await?;
         let outside = site.on_underlay(GATEWAY)[0];
+        // OVN tells nobody when it has finished with a new node's gateway router.
+        eventually("the way to the outside", async || {
+            site.pods[0].exec(&["ping", "-c1", "-W1", &outside.to_string()]).await
+        })
+        .await?;
         let pings = Pings::start(&site.pods[0], outside).await?;
         for _ in 0..20 {
             site.stack.restart_agent(1).await?;
