@@ -168,6 +168,7 @@ impl Core {
     }
 
     fn nodes(&mut self, change: Change<kapi::Node>, out: &mut Vec<Output>) {
+        let was_known = self.world.local_node().is_some();
         match change {
             Change::Snapshot(nodes) => {
                 self.world.replace_nodes(&nodes);
@@ -180,6 +181,12 @@ impl Core {
         if let Some(subnets) = subnets {
             self.ledger.set_subnets(subnets);
             self.reconsider_waiting(out);
+        }
+        if !was_known && subnets.is_some() {
+            // Rows found earlier could not be judged without the node: those of pods that are gone, above all.
+            for db in [Db::Nb, Db::Sb] {
+                self.mark_all(db);
+            }
         }
     }
 
@@ -353,7 +360,7 @@ impl Core {
         }
     }
 
-    /// A database was loaded: whatever it or the tables know of is compared.
+    /// A database was loaded.
     fn loaded(&mut self, db: Db, update: &ovsdb::Update, out: &mut Vec<Output>) {
         let undone = self.pipeline(db).lost();
         self.undone(db, &undone);
@@ -366,6 +373,11 @@ impl Core {
                 self.reconsider_waiting(out);
             }
         }
+        self.mark_all(db);
+    }
+
+    /// Compares whatever the database or the tables know of.
+    fn mark_all(&mut self, db: Db) {
         let mut keys: Vec<Key> = self.world.keys().collect();
         let mirror = self.mirror(db);
         keys.extend(mirror.owners().cloned());

@@ -144,6 +144,24 @@ fn leftovers_of_a_time_without_controller_are_gone_before_addresses_are_given_ou
     assert_eq!(all.len(), 4, "an address was given out twice");
 }
 
+/// The same where the node's annotations, its subnet among them, arrive only after everything else: a node that was
+/// registered anew.
+#[test]
+fn leftovers_are_gone_too_when_the_node_gets_its_subnet_late() {
+    let mut zone = zone_with(&["10.244.2.0/24"], false);
+    seed_port(&mut zone, "node1", "default_orphan", "default", "0a:58:0a:f4:01:03 10.244.1.3", "uid-orphan");
+    let complete = zone.nodes["node1"].clone();
+    let mut bare = complete.clone();
+    bare.metadata.annotations.clear();
+    zone.nodes.insert("node1".into(), bare);
+    zone.start();
+    zone.settle();
+    zone.put_node(complete);
+    zone.settle();
+    zone.check_rest();
+    assert!(zone.nb.rows("Logical_Switch_Port").iter().all(|row| row.str("name") != Some("default_orphan")));
+}
+
 /// A finished pod of a node that is gone kept the controller from starting.
 #[test]
 fn one_bad_object_does_not_keep_others_from_being_served_at_start() {

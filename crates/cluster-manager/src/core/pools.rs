@@ -22,6 +22,9 @@ pub(super) struct Pools {
     carver: Carver,
     ids: IdPool,
     id_owners: BTreeMap<u32, String>,
+    /// What nodes held when they went, as long as nobody else got it: a node that is registered anew may still run
+    /// pods with addresses of it.
+    former: BTreeMap<String, Held>,
     used: Dual<u64>,
     /// Something was given back since this was last taken.
     pub(super) freed: bool,
@@ -33,6 +36,7 @@ impl Pools {
             carver: Carver::new(plan.cluster.iter().copied()),
             ids: IdPool::new(NODE_IDS),
             id_owners: BTreeMap::new(),
+            former: BTreeMap::new(),
             used: Dual { v4: Some(0), v6: Some(0) },
             freed: false,
         }
@@ -112,9 +116,12 @@ impl Pools {
     ) -> Result<(), String> {
         let mut new = held.clone();
         let mut problem = None;
+        let former = self.former.remove(owner).unwrap_or_default();
         for family in families {
             if new.subnets.get(family).is_none() {
-                match self.carver.allocate(family, owner) {
+                let again = former.subnets.get(family).copied();
+                let again = again.filter(|subnet| self.carver.reserve(*subnet, owner).is_ok());
+                match again.map_or_else(|| self.carver.allocate(family, owner), Ok) {
                     Ok(subnet) => drop(new.subnets.set(family, subnet)),
                     Err(error) => {
                         problem = Some(format!("{error}: extend the cluster subnets or remove nodes"));
@@ -124,7 +131,7 @@ impl Pools {
             }
         }
         if problem.is_none() && new.id.is_none() {
-            new.id = self.ids.allocate();
+            new.id = former.id.filter(|id| self.ids.reserve(*id)).or_else(|| self.ids.allocate());
             if new.id.is_none() {
                 let (first, last) = (NODE_IDS.start(), NODE_IDS.end());
                 problem = Some(format!("no free node id left ({first}…{last}): remove nodes"));
@@ -137,6 +144,7 @@ impl Pools {
                     self.carver.release(subnet, owner);
                 }
             }
+            self.former.insert(owner.to_string(), former);
             return Err(problem);
         }
         for family in [Family::V4, Family::V6] {
@@ -147,12 +155,23 @@ impl Pools {
         if let (None, Some(id)) = (held.id, new.id) {
             self.id_owners.insert(id, owner.to_string());
         }
+        // Whatever was handed out is nobody's former possession any more; that also bounds what is remembered.
+        self.former.retain(|_, former| {
+            let differs = |family| match (former.subnets.get(family), new.subnets.get(family)) {
+                (Some(old), Some(new)) => old != new,
+                _ => true,
+            };
+            former.id != new.id && differs(Family::V4) && differs(Family::V6)
+        });
         *held = new;
         Ok(())
     }
 
-    /// Takes back everything a node held.
+    /// Takes back everything a node held, and remembers it in case the node returns.
     pub(super) fn release_all(&mut self, owner: &str, held: &Held) {
+        if *held != Held::default() {
+            self.former.insert(owner.to_string(), held.clone());
+        }
         for (family, subnet) in held.subnets.families() {
             if self.carver.release(subnet, owner) {
                 self.count(family, false);

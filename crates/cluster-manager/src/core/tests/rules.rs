@@ -235,6 +235,35 @@ fn a_freed_subnet_is_not_the_next_to_be_handed_out() {
     assert_eq!(value(patches(&out)[0], NODE_ID), Some("2"), "the lowest free id");
 }
 
+/// A Node object may be deleted and registered anew under a machine whose pods go on running.
+#[test]
+fn a_node_that_returns_gets_what_it_had_unless_somebody_else_has_it() {
+    let nodes = [node("a", 1, 1), node("b", 2, 2)];
+    let (mut core, _) = listed(v4_plan(), &nodes);
+    for uid in ["second", "third"] {
+        core.step(Input::Deleted(key(&core_node(&core, "a", &nodes[0]))), NOW);
+        let mut again = node("a", 3, 3);
+        again.metadata.uid = uid.into();
+        let out = core.step(Input::Applied(again), NOW);
+        assert_eq!(value(patches(&out)[0], NODE_SUBNETS), Some(r#"{"default":["10.244.0.0/24"]}"#));
+        assert_eq!(value(patches(&out)[0], NODE_ID), Some("2"));
+    }
+    // The subnet was given to another meanwhile, by annotation; the id is the lowest free one.
+    core.step(Input::Deleted(key(&core_node(&core, "a", &nodes[0]))), NOW);
+    let taken = annotated(node("c", 4, 4), r#"{"default":["10.244.0.0/24"]}"#, "2");
+    core.step(Input::Applied(taken), NOW);
+    let out = core.step(Input::Applied(node("a", 5, 5)), NOW);
+    assert_eq!(value(patches(&out)[0], NODE_SUBNETS), Some(r#"{"default":["10.244.2.0/24"]}"#));
+    assert_eq!(value(patches(&out)[0], NODE_ID), Some("4"));
+}
+
+/// The node as the core knows it now.
+fn core_node(core: &Core, name: &str, like: &Node) -> Node {
+    let mut node = like.clone();
+    node.metadata.uid = core.nodes[name].facts.uid.clone();
+    node
+}
+
 #[test]
 fn several_cidrs_are_used_in_their_order() {
     let mut plan = small_plan(24);
@@ -354,7 +383,7 @@ fn a_recreated_node_is_another_node() {
     let mut again = node("a", 7, 3);
     again.metadata.uid = "other".into();
     let out = core.step(Input::Applied(again), NOW);
-    assert_eq!(value(patches(&out)[0], NODE_SUBNETS), Some(r#"{"default":["10.244.1.0/24"]}"#));
+    assert_eq!(value(patches(&out)[0], NODE_SUBNETS), Some(r#"{"default":["10.244.0.0/24"]}"#));
     // late word of the first one
     assert!(core.step(Input::Patched { key: key(&a), version: "2".into() }, NOW).is_empty());
     assert!(core.step(Input::Deleted(key(&a)), NOW).is_empty());
