@@ -69,7 +69,10 @@ impl Drill {
         }
         for (at, name) in ["node1-0", "node1-1", "node2-0", "node2-1"].iter().enumerate() {
             let now = self.stack.running(NAMESPACE, name, PATIENCE).await?;
-            ensure!(now.record.uid == self.old[at].record.uid && now.record.attempts == 1, "{name} was restarted");
+            ensure!(
+                now.record.uid == self.old[at].record.uid && now.record.attempts == 1,
+                "{name} was restarted"
+            );
         }
         invariants::hold(&self.stack).await?;
         for name in change.new {
@@ -106,8 +109,9 @@ async fn killed(drill: &mut Drill, daemon: Daemon) -> Result<()> {
     let node = drill.stack.cluster().node(1).clone();
     node.daemon(daemon).context("no such daemon")?.kill9().await?;
     let change = drill.change().await?;
-    // Whoever only controls is not missed by running pods. The userspace datapath lives in vswitchd.
-    if daemon != Daemon::Vswitchd {
+    // Whoever only controls is not missed by running pods. The userspace datapath lives in vswitchd, which rests without
+    // its database.
+    if !matches!(daemon, Daemon::Vswitchd | Daemon::OvsDb) {
         lab::all_talk(&drill.old).await.with_context(|| format!("without {daemon:?}"))?;
     }
     node.start_daemon(daemon).await?;
@@ -235,7 +239,8 @@ fn the_api_server_misbehaves() -> Result<()> {
 
         // Slow, and every other write is refused for some reason.
         faults(&drill)?.delay(Matcher::any().resource("pods"), Duration::from_millis(100));
-        for failure in [Failure::Internal, Failure::Conflict, Failure::TooManyRequests, Failure::Unavailable] {
+        for failure in [Failure::Internal, Failure::Conflict, Failure::TooManyRequests, Failure::Unavailable]
+        {
             faults(&drill)?.fail_next(Matcher::any().verb("patch").resource("pods/status"), 2, failure);
         }
         let change = drill.change().await?;
@@ -297,7 +302,8 @@ fn forty_pods_at_once_and_deletions_while_the_agent_is_down() -> Result<()> {
         invariants::hold(&stack).await?;
         eventually("ports of deleted pods", async || {
             let rows = lab::rows(&node.ovs_socket(), "Open_vSwitch").await?;
-            let left = lab::table(&rows, "Interface").filter(|row| row.key("external_ids", "sandbox").is_some());
+            let left =
+                lab::table(&rows, "Interface").filter(|row| row.key("external_ids", "sandbox").is_some());
             ensure!(left.count() == 1, "interfaces are left");
             Ok(())
         })
@@ -321,7 +327,9 @@ fn a_subnet_is_exhausted_and_waiters_get_what_is_freed() -> Result<()> {
                 lab::list(&stack, &format!("/api/v1/namespaces/{NAMESPACE}/events")).await?;
             let about = events.iter().find(|event| {
                 event.pointer("/involvedObject/name").is_some_and(|name| name == "late")
-                    && event["message"].as_str().is_some_and(|text| text.contains("no free IPv4 address in node subnet 10.244.0.0/29"))
+                    && event["message"].as_str().is_some_and(|text| {
+                        text.contains("no free IPv4 address in node subnet 10.244.0.0/29")
+                    })
             });
             ensure!(about.is_some_and(|event| event["type"] == "Warning"), "{events:#?}");
             Ok(())

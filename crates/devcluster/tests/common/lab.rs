@@ -11,7 +11,7 @@ use ovsdb::{Row, blocking};
 use serde_json::{Value, json};
 
 /// How long anything may take before a test gives up.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Namespace of the pods that the tests make.
 pub(crate) const NAMESPACE: &str = "lab";
 /// MTU of a pod's interface, as the agents' command line says.
@@ -121,6 +121,14 @@ pub(crate) async fn delete_pod(stack: &Stack, name: &str) -> Result<()> {
     let api: kube::Api<k8s_openapi::api::core::v1::Pod> =
         kube::Api::namespaced(stack.api().client(), NAMESPACE);
     api.delete(name, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+/// Deletes a pod's object at once, as the garbage collector does for a node that is gone.
+pub(crate) async fn forget_pod(stack: &Stack, name: &str) -> Result<()> {
+    let api: kube::Api<k8s_openapi::api::core::v1::Pod> =
+        kube::Api::namespaced(stack.api().client(), NAMESPACE);
+    api.delete(name, &DeleteParams::default().grace_period(0)).await?;
     Ok(())
 }
 
@@ -250,11 +258,16 @@ impl Pings {
 /// Waits until a node's process says it is ready.
 pub(crate) async fn ready(node: &Node) -> Result<()> {
     eventually(&format!("{} ready", node.name()), async || {
-        let answer = node.in_network(|| http_get("127.0.0.1:9410", "/readyz"))?;
+        let answer = http(node, "/readyz")?;
         ensure!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         Ok(())
     })
     .await
+}
+
+/// Asks the node's process over HTTP, in its network namespace.
+pub(crate) fn http(node: &Node, path: &str) -> Result<String> {
+    node.in_network(|| http_get("127.0.0.1:9410", path))
 }
 
 fn http_get(address: &str, path: &str) -> Result<String> {
