@@ -112,6 +112,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Gen(gen_) => generate::run(gen_.check),
         Command::Setup => {
             let prefix = setup::run()?;
+            setup::path_with_kubectl()?;
             println!("{} in {}", prefix.version()?, prefix.bin_dir().display());
             Ok(())
         }

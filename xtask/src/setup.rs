@@ -6,12 +6,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use devcluster::prefix::{Prefix, which};
+use devcluster::prefix::{Prefix, kubectl_dir, which};
 
 use crate::progress;
 
 /// A program and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 12] = [
+const PROGRAMS: [(&str, &str); 11] = [
     ("ip", "iproute2"),
     ("nft", "nftables"),
     ("ethtool", "ethtool"),
@@ -22,7 +22,6 @@ const PROGRAMS: [(&str, &str); 12] = [
     ("unshare", "util-linux"),
     ("nsenter", "util-linux"),
     ("openssl", "openssl"),
-    ("kubectl", "kubernetes-client"),
     ("sysctl", "procps"),
 ];
 const KEYRING: (&str, &str) = ("/usr/share/keyrings/debian-archive-keyring.gpg", "debian-archive-keyring");
@@ -38,7 +37,7 @@ pub(crate) fn run() -> Result<Prefix> {
         .filter(|(program, _)| which(program).is_none())
         .map(|(_, package)| *package)
         .collect();
-    if Prefix::find().is_err() && !Path::new(KEYRING.0).exists() {
+    if which("apt-get").is_some() && !Path::new(KEYRING.0).exists() {
         missing.push(KEYRING.1);
     }
     missing.sort_unstable();
@@ -47,6 +46,13 @@ pub(crate) fn run() -> Result<Prefix> {
         install(&missing)?;
     }
     Prefix::find_or_make(&|line| progress::line(line))
+}
+
+/// `PATH` with a kubectl in it that is new enough.
+pub(crate) fn path_with_kubectl() -> Result<String> {
+    let dir = kubectl_dir(&|line| progress::line(line))?.display().to_string();
+    let path = std::env::var("PATH").unwrap_or_default();
+    if path.split(':').any(|known| known == dir) { Ok(path) } else { Ok(format!("{dir}:{path}")) }
 }
 
 fn install(packages: &[&str]) -> Result<()> {

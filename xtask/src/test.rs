@@ -30,7 +30,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
     progress::line(&format!("cargo {}", line.join(" ")));
     let (ovn, bins) = (prefix.bin_dir().display().to_string(), bins.display().to_string());
-    check::cargo(&line, &[(prefix::BIN_DIR_VARIABLE, &ovn), (binaries::BIN_DIR_VARIABLE, &bins)])?;
+    let path = setup::path_with_kubectl()?;
+    let variables =
+        [(prefix::BIN_DIR_VARIABLE, &*ovn), (binaries::BIN_DIR_VARIABLE, &*bins), ("PATH", &*path)];
+    check::cargo(&line, &variables)?;
     if has_nextest && args.is_empty() {
         // nextest leaves the examples in the documentation out.
         check::cargo(&["test", "--workspace", "--doc", "--quiet"], &[])?;

@@ -6,6 +6,7 @@
 //! touching it. Tests find the programs through `OVN_BIN_DIR`.
 
 mod debian;
+mod kubectl;
 
 use std::{
     ffi::OsStr,
@@ -16,6 +17,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 pub use debian::have;
+pub use kubectl::kubectl_dir;
 
 /// The programs a prefix offers.
 pub const PROGRAMS: [&str; 13] = [

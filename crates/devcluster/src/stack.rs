@@ -154,7 +154,7 @@ pub fn mk_pod(namespace: &str, name: &str, node: &str, argv: &[&str]) -> Value {
             "nodeName": node,
             "terminationGracePeriodSeconds": 1,
             "automountServiceAccountToken": false,
-            "containers": [{ "name": "main", "image": "docker.io/library/busybox:1.36", "command": argv }],
+            "containers": [{ "name": "main", "image": "busybox:1.36", "command": argv }],
         },
     })
 }

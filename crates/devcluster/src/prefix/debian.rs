@@ -13,8 +13,7 @@ use super::{PROGRAMS, Prefix, which};
 
 /// The release whose packages are taken: the first Debian with an OVN that is new enough.
 const RELEASE: &str = "trixie";
-const MIRROR: &str = "http://deb.debian.org/debian";
-/// Variable that names another mirror.
+/// Variable that names a mirror; without it the one of the system's own apt sources is taken.
 const MIRROR_VARIABLE: &str = "OVNKUBE_DEBIAN_MIRROR";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// What the programs are in; their libraries are found by following dependencies.
@@ -220,6 +219,41 @@ fn library_dirs(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(dirs)
 }
 
+/// The Debian mirror to take packages from.
+fn mirror() -> Result<String> {
+    if let Ok(mirror) = std::env::var(MIRROR_VARIABLE) {
+        return Ok(mirror);
+    }
+    let output = Command::new("apt-get")
+        .args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"])
+        .output()
+        .context("starting apt-get")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let found = text.lines().map(|line| line.trim_end_matches('/')).find(|line| line.ends_with("/debian"));
+    found.map(str::to_owned).with_context(|| {
+        format!("the system's apt sources name no Debian mirror; set {MIRROR_VARIABLE} to one, or install OVN 24.03 or newer")
+    })
+}
+
+/// Downloads one package, which needs nothing the system lacks, and unpacks it into `<work>/root`.
+pub(super) fn unpack(work: &Path, package: &str) -> Result<()> {
+    ensure!(
+        have(),
+        "{package} is missing or too old, and this system has no apt to get it with; please install it"
+    );
+    let apt = Apt::new(work)?;
+    apt.run("apt-get", &["update", "-q"])?;
+    let debs = work.join("debs");
+    fs::create_dir_all(&debs)?;
+    apt.run_in(&debs, "apt-get", &["download", "-q", package])?;
+    for entry in fs::read_dir(&debs)? {
+        let deb = entry?.path();
+        let status = Command::new("dpkg").arg("-x").arg(&deb).arg(work.join("root")).status()?;
+        ensure!(status.success(), "dpkg -x {} failed: {status}", deb.display());
+    }
+    Ok(())
+}
+
 /// apt with lists, cache and sources of its own, so that the system's are neither read nor changed.
 struct Apt {
     options: Vec<String>,
@@ -234,7 +268,7 @@ impl Apt {
             fs::create_dir_all(dir.join(sub))?;
         }
         fs::write(dir.join("status"), "")?;
-        let mirror = std::env::var(MIRROR_VARIABLE).unwrap_or_else(|_| MIRROR.to_owned());
+        let mirror = mirror()?;
         ensure!(
             Path::new(KEYRING).exists(),
             "{KEYRING} is missing, so Debian's packages cannot be verified; install debian-archive-keyring"
