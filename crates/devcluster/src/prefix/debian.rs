@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{PROGRAMS, Prefix, which};
+use super::{OLDEST_OVN, PROGRAMS, Prefix, parse_version, which};
 
 /// The release whose packages are taken: the first Debian with an OVN that is new enough.
 const RELEASE: &str = "trixie";
@@ -60,7 +60,7 @@ pub(super) fn make(cache: &Path, progress: &dyn Fn(&str)) -> Result<Prefix> {
     sweep(cache);
     let work = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(cache)?;
     let apt = Apt::new(work.path())?;
-    progress(&format!("OVN: reading Debian {RELEASE}'s package list"));
+    progress("OVN: reading package lists");
     apt.run("apt-get", &["update", "-q"])?;
     let packages = closure(&apt)?;
     progress(&format!("OVN: downloading {} packages", packages.len()));
@@ -219,6 +219,18 @@ fn library_dirs(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(dirs)
 }
 
+/// Whether the system's own release has an OVN that is new enough: its packages are taken then. They are unpacked like
+/// the others, not installed, so that no service starts on this machine.
+fn system_is_new_enough() -> bool {
+    let output = Command::new("apt-cache").args(["policy", "ovn-central"]).env("LC_ALL", "C").output();
+    let Ok(output) = output else { return false };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let candidate = text.lines().find_map(|line| line.trim().strip_prefix("Candidate: "));
+    candidate
+        .and_then(|version| parse_version(&format!("ovn-northd {version}")))
+        .is_some_and(|version| version >= OLDEST_OVN)
+}
+
 /// The Debian mirror to take packages from.
 fn mirror() -> Result<String> {
     if let Ok(mirror) = std::env::var(MIRROR_VARIABLE) {
@@ -268,16 +280,22 @@ impl Apt {
             fs::create_dir_all(dir.join(sub))?;
         }
         fs::write(dir.join("status"), "")?;
-        let mirror = mirror()?;
-        ensure!(
-            Path::new(KEYRING).exists(),
-            "{KEYRING} is missing, so Debian's packages cannot be verified; install debian-archive-keyring"
-        );
-        fs::write(dir.join("sources.list"), format!("deb [signed-by={KEYRING}] {mirror} {RELEASE} main\n"))?;
+        let mut options = Vec::new();
+        if !system_is_new_enough() {
+            let mirror = mirror()?;
+            ensure!(
+                Path::new(KEYRING).exists(),
+                "{KEYRING} is missing, so Debian's packages cannot be verified; install debian-archive-keyring"
+            );
+            fs::write(
+                dir.join("sources.list"),
+                format!("deb [signed-by={KEYRING}] {mirror} {RELEASE} main\n"),
+            )?;
+            options.push(format!("Dir::Etc::sourcelist={}", dir.join("sources.list").display()));
+            options.push(format!("Dir::Etc::sourceparts={}", dir.join("parts").display()));
+        }
         // apt's downloader runs as its own user by default, which cannot write into root's home.
-        let options = [
-            format!("Dir::Etc::sourcelist={}", dir.join("sources.list").display()),
-            format!("Dir::Etc::sourceparts={}", dir.join("parts").display()),
+        options.extend([
             format!("Dir::State::lists={}", dir.join("lists").display()),
             format!("Dir::State::status={}", dir.join("status").display()),
             format!("Dir::Cache={}", dir.join("cache").display()),
@@ -285,7 +303,7 @@ impl Apt {
             "Acquire::Languages=none".to_owned(),
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".to_owned(),
             "Acquire::Retries=3".to_owned(),
-        ];
+        ]);
         Ok(Self { options: options.into_iter().flat_map(|option| ["-o".to_owned(), option]).collect() })
     }
 
