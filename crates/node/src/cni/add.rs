@@ -197,10 +197,7 @@ impl CniServer {
             changed = self.pod_changes(request, &ready) => return Err(changed),
         }
         progress.done(Stage::Installed, Step::Installed);
-        if let Err(e) = announce(made, netns.clone(), spec.clone()).await {
-            // The pod works without; neighbours learn it from its first packet.
-            tracing::warn!(pod = %request.key, error = %e, "addresses could not be announced");
-        }
+        announce(made, request.key.clone(), netns.clone(), spec.clone());
         self.observer.attached(&ready.view);
         Ok(result(request, &link, &spec))
     }
@@ -434,17 +431,12 @@ async fn blocking<T: Send + 'static>(
     Ok(receiver.await.map_err(|_| Failure::Thread)??)
 }
 
-/// Announces the addresses; the socket is closed behind the caller's back, since that takes long.
-async fn announce(made: &Made, netns: Arc<NetNs>, spec: Arc<PodLinkSpec>) -> Result<(), Failure> {
-    let (sender, receiver) = tokio::sync::oneshot::channel();
-    made.task(tokio::task::spawn_blocking(move || match PodLink::announce(&netns, &spec) {
-        Ok(socket) => {
-            let _ = sender.send(Ok(()));
-            drop(socket);
-        }
-        Err(e) => {
-            let _ = sender.send(Err(e));
+/// Announces the addresses beside the reply: entering the namespace and closing the socket take long, and the pod works
+/// without, since neighbours learn it from its first packet.
+fn announce(made: &Made, pod: PodKey, netns: Arc<NetNs>, spec: Arc<PodLinkSpec>) {
+    made.task(tokio::task::spawn_blocking(move || {
+        if let Err(error) = PodLink::announce(&netns, &spec) {
+            tracing::warn!(%pod, %error, "addresses could not be announced");
         }
     }));
-    Ok(receiver.await.map_err(|_| Failure::Thread)??)
 }
