@@ -1,7 +1,7 @@
 //! How long the first load of a Northbound database takes and how much memory it needs:
 //!
 //! ```text
-//! cargo run -p ovsdb --release --features client --example load [ports]
+//! cargo xtask bench ovsdb [-- ports]
 //! ```
 //!
 //! Starts a real ovsdb-server (found in the folder `OVN_BIN_DIR` or on the path), fills it, and loads it in a
@@ -28,7 +28,8 @@ impl Drop for Server {
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    // Cargo tells every bench that it is one.
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let outcome = match arguments.as_slice() {
         [mode, socket] if mode == "measure" => block_on(measure(Path::new(socket))),
         [] => block_on(bench(100_000)),
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
             Ok(ports) => block_on(bench(ports)),
             Err(_) => Err(format!("{ports} is not a number of ports").into()),
         },
-        _ => Err("usage: load [ports]".into()),
+        _ => Err("usage: ovsdb [ports]".into()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
