@@ -14,6 +14,7 @@ use crate::conf_file;
 use crate::error::NodeError;
 use crate::gateway::apply;
 use crate::gateway::host::{EGRESS_MARK, EGRESS_RULE_PRIORITY};
+use crate::gateway::takeover;
 use crate::mgmt_port::{self, SERVICE_MARK, SERVICE_RULE_PRIORITY, SERVICE_TABLE};
 use crate::ovs;
 use crate::settings::Settings;
@@ -113,6 +114,11 @@ async fn remove_from_database(settings: &Settings) -> Result<(), NodeError> {
         apply::remove_flows(settings, &bridge).await?;
         remove_from_bridge(settings, &bridge)?;
     }
+    let handle = Handle::open().map_err(|error| NodeError::Host {
+        what: "open a netlink socket".to_owned(),
+        reason: error.to_string(),
+    })?;
+    takeover::take_back(&replica, &handle, settings).await?;
     let ops = replica.read(|cache| {
         let mut ops = ovs::remove_port(cache, mgmt_port::NAME);
         ops.extend(ovs::remove_legacy_port(cache, &settings.node));

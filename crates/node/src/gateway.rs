@@ -17,6 +17,7 @@ pub mod host;
 pub mod nft;
 mod nft_text;
 mod ofctl;
+pub mod takeover;
 
 use std::net::IpAddr;
 

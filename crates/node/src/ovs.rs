@@ -7,6 +7,7 @@ mod mappings;
 mod port;
 mod row;
 mod schema;
+mod takeover;
 #[cfg(test)]
 mod testing;
 
@@ -20,6 +21,9 @@ pub use self::mappings::{PHYSICAL_NETWORK, mapped_bridge, set_mapping};
 pub use self::port::{PortSpec, ensure_port, iface_id, is_installed, remove_legacy_port, remove_port};
 pub use self::row::{OwnKeys, remove_own_keys, root, set_keys, system_id};
 pub use self::schema::{missing_column, monitor_spec};
+pub(crate) use self::takeover::{
+    attach_card, forget_takeover, remove_bridge, save_takeover, takeover_row, unfinished_takeover,
+};
 
 /// Adds, changes and removes keys of a map column with the least mutation; nothing if all is as wanted.
 fn edit_map(row: &Row, column: &'static str, wanted: &[(String, Option<String>)]) -> Vec<Mutation> {

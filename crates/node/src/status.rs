@@ -39,6 +39,13 @@ pub enum Awaited {
         /// What is wrong with it.
         reason: String,
     },
+    /// The gateway bridge that takes over a network card.
+    Bridge {
+        /// The card.
+        card: String,
+        /// Who has to do what.
+        step: &'static str,
+    },
     /// The gateway's connection to the integration bridge.
     PatchPort {
         /// The gateway bridge.
@@ -81,6 +88,9 @@ impl fmt::Display for Awaited {
                 because(f, reason)
             }
             Awaited::OvnController { reason } => write!(f, "ovn-controller to be connected: {reason}"),
+            Awaited::Bridge { card, step } => {
+                write!(f, "{step}, so that {card} becomes the gateway's uplink")
+            }
             Awaited::PatchPort { bridge } => write!(
                 f,
                 "ovn-controller to connect gateway bridge {bridge} to the integration bridge: are northd and the \

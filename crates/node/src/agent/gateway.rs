@@ -6,6 +6,7 @@ use super::Agent;
 use super::pass::{Pass, Stop};
 use crate::addresses::{Excluded, host_cidrs};
 use crate::error::NodeError;
+use crate::gateway::takeover::{self, Next};
 use crate::gateway::{self, Bridge, Ports, apply, flows, host, nft};
 use crate::host_view::{self, HostView};
 use crate::mgmt_port::Facts;
@@ -13,12 +14,49 @@ use crate::ovs::{self, PortView};
 use crate::status::Awaited;
 use crate::uplink::Uplink;
 
+/// Rounds of looking and acting after which a move has ended, unless somebody works against it.
+const MAX_ROUNDS: usize = 8;
+
 impl Agent {
     /// The bridge that is the gateway; none while the uplink is no bridge.
     pub(super) fn gateway_bridge(&self, uplink: &Result<Uplink, String>) -> Option<Bridge> {
         let uplink = uplink.as_ref().ok()?;
         let userspace = self.replica.read(|cache| ovs::is_userspace(cache, &uplink.device));
         Bridge::of(&self.settings, uplink, userspace)
+    }
+
+    /// Makes the network card that is the node's way out a port of a bridge, step by step; true if something was done
+    /// and everything has to be looked at again.
+    pub(super) async fn take_over(
+        &self,
+        pass: &mut Pass,
+        uplink: &Result<Uplink, String>,
+    ) -> Result<bool, Stop> {
+        if self.settings.gateway.mode == GatewayMode::Disabled {
+            return Ok(false);
+        }
+        // One without an address of its own is nobody's way out yet.
+        let plain = uplink.as_ref().ok().filter(|uplink| !uplink.is_bridge && !uplink.addresses.is_empty());
+        let unfinished = self.replica.read(ovs::unfinished_takeover);
+        let Some(card) = unfinished.or_else(|| plain.map(|uplink| uplink.device.clone())) else {
+            return Ok(false);
+        };
+        let mut wrote = false;
+        for _ in 0..MAX_ROUNDS {
+            let Some(view) = takeover::observe(&self.replica, &self.handle, &card)? else { return Ok(wrote) };
+            let steps = match takeover::next(&view) {
+                Next::Do(steps) => steps,
+                Next::Done => return Ok(wrote),
+                Next::Wait(step) => return Err(Stop::Await(Awaited::Bridge { card, step })),
+            };
+            for step in &steps {
+                takeover::apply(&self.replica, &self.handle, &view, step).await?;
+            }
+            wrote = true;
+            pass.wrote = true;
+        }
+        let what = format!("move addresses and routes from {card} to its bridge");
+        Err(NodeError::Host { what, reason: "somebody else keeps changing them".to_owned() }.into())
     }
 
     /// The host's side of the bridge.

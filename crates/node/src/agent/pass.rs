@@ -122,11 +122,17 @@ impl Agent {
         };
         let userspace = self.replica.read(ovs::userspace_datapath);
         let desired = port.as_ref().map(|facts| mgmt_port::desired(&self.settings, facts, userspace));
-        let view = self.observe(desired.as_ref()).await?;
-
         let excluded = facts::excluded(&self.settings, &node.metadata);
-        let bridges = self.replica.read(ovs::other_bridges);
-        let uplink = facts::find_uplink(&self.settings, &node, bridges, &view, &excluded);
+        let look = async || {
+            let view = self.observe(desired.as_ref()).await?;
+            let bridges = self.replica.read(ovs::other_bridges);
+            let uplink = facts::find_uplink(&self.settings, &node, bridges, &view, &excluded);
+            Ok::<_, NodeError>((view, uplink))
+        };
+        let (mut view, mut uplink) = look().await?;
+        if self.take_over(pass, &uplink).await? {
+            (view, uplink) = look().await?;
+        }
         let encap_ips = facts::encap_ips(&self.settings, &node, &uplink);
         mtu::check(&self.settings, &encap_ips, &view.addresses, |name| view.mtus.get(name).copied())?;
 

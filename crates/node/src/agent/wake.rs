@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ovsdb::{Cache, Replica, Row};
 use tokio::sync::Notify;
 
+use crate::gateway::takeover::{BridgeRow, bridge_name};
 use crate::mgmt_port;
 use crate::ovs::{self, PortView};
 use crate::uplink::Bridge;
@@ -22,6 +23,8 @@ struct Relevant {
     bridges: Vec<Bridge>,
     /// Ports of the bridge of the default network.
     gateway: Option<PortView>,
+    /// Whether the switch has taken the card that is being moved.
+    takeover: Option<Option<BridgeRow>>,
 }
 
 impl Relevant {
@@ -44,6 +47,8 @@ impl Relevant {
             gateway: ovs::root(cache)
                 .and_then(|root| ovs::mapped_bridge(root))
                 .map(|bridge| ovs::ports(cache, bridge, node)),
+            takeover: ovs::unfinished_takeover(cache)
+                .map(|card| bridge_name(&card).and_then(|bridge| ovs::takeover_row(cache, &bridge, &card))),
         }
     }
 }

@@ -48,6 +48,42 @@ impl Machine {
         self
     }
 
+    /// A plain network card with the node's addresses and routes: no bridge yet.
+    pub(crate) fn with_plain_card(self) -> Machine {
+        self.ip("link add eth0 address 02:42:ac:12:00:01 type veth peer name outside");
+        self.ip("link set eth0 up");
+        self.ip("link set outside up");
+        self.ip("addr add 172.18.0.1/24 brd + dev eth0");
+        self.ip("addr add 172.18.0.7/24 brd + dev eth0");
+        self.ip("addr add fd00:172:18::1/64 dev eth0 nodad");
+        self.ip("route add default via 172.18.0.254 metric 100 src 172.18.0.1");
+        self.ip("route add 10.9.0.0/16 dev eth0 mtu 1280");
+        self.ip("-6 route add default via fd00:172:18::254");
+        self.ip("neigh add 172.18.0.99 lladdr 02:00:00:00:00:99 dev eth0");
+        self
+    }
+
+    /// Addresses, routes and permanent neighbours of an interface, without those of single links.
+    pub(crate) fn network_of(&self, interface: &str) -> Vec<String> {
+        let commands = ["-o addr show", "route show", "-6 route show", "neigh show nud permanent"]
+            .map(|c| format!("{c} dev {interface}"));
+        let text: Vec<String> = commands.iter().map(|command| self.ip(command)).collect();
+        let mut lines = Vec::new();
+        for line in text.iter().flat_map(|text| text.lines()) {
+            let passing = ["fe80:", "ff00:", "169.254.169.", "fd69:"];
+            if passing.iter().any(|word| line.contains(word)) {
+                continue;
+            }
+            let words = line.split_whitespace().map(|word| word.trim_end_matches('\\'));
+            let words = words.skip_while(|word| word.ends_with(':') || *word == interface);
+            // An interface without a carrier says so in its routes.
+            let words = words.filter(|word| *word != "linkdown" && *word != interface);
+            lines.push(words.collect::<Vec<_>>().join(" "));
+        }
+        lines.sort();
+        lines
+    }
+
     /// Settings as the recorded node's flags say, with all files below the machine's directory.
     pub(crate) fn settings(&self) -> Settings {
         let mut settings = Settings::new(
@@ -150,7 +186,7 @@ impl Machine {
     /// port's row, and connects the gateway bridge.
     pub(crate) fn install_port(&self) {
         self.vsctl("set Interface ovn-k8s-mp0 external_ids:ovn-installed=true");
-        if !self.vsctl("list-br").contains("breth0") {
+        if !self.vsctl("list-br").lines().any(|bridge| bridge == "breth0") {
             return;
         }
         let (here, there) = ("patch-br-int-to-breth0_node1", "patch-breth0_node1-to-br-int");
