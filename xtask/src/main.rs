@@ -4,6 +4,7 @@ mod check;
 mod cli;
 mod demo;
 mod generate;
+mod kernel;
 mod layering;
 mod progress;
 mod setup;

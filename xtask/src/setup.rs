@@ -32,11 +32,7 @@ pub(crate) fn run() -> Result<Prefix> {
         nix::unistd::Uid::effective().is_root(),
         "nodes are network namespaces, which only root can make; run this as root (sudo -E cargo xtask …)"
     );
-    let mut missing: Vec<&str> = PROGRAMS
-        .iter()
-        .filter(|(program, _)| which(program).is_none())
-        .map(|(_, package)| *package)
-        .collect();
+    let mut missing = missing(&PROGRAMS);
     if which("apt-get").is_some() && !Path::new(KEYRING.0).exists() {
         missing.push(KEYRING.1);
     }
@@ -46,6 +42,17 @@ pub(crate) fn run() -> Result<Prefix> {
         install(&missing)?;
     }
     Prefix::find_or_make(&|line| progress::line(line))
+}
+
+/// Installs the packages of those programs that are missing.
+pub(crate) fn install_missing(programs: &[(&str, &'static str)]) -> Result<()> {
+    let missing = missing(programs);
+    if missing.is_empty() { Ok(()) } else { install(&missing) }
+}
+
+fn missing(programs: &[(&str, &'static str)]) -> Vec<&'static str> {
+    let absent = programs.iter().filter(|(program, _)| which(program).is_none());
+    absent.map(|(_, package)| *package).collect()
 }
 
 /// `PATH` with a kubectl in it that is new enough.

@@ -15,6 +15,7 @@ use tokio::net::UnixStream;
 
 use crate::{
     addresses::{Families, GATEWAY, chassis, node_mac},
+    datapath::Datapath,
     prefix::Prefix,
     space::{Process, Space},
     underlay::{self, nodad},
@@ -321,6 +322,7 @@ impl Node {
     async fn identify(&self) -> Result<()> {
         let system_id = format!("external_ids:system-id={}", self.chassis());
         let hostname = format!("external_ids:hostname={}", self.space.name());
+        let datapath = format!("external_ids:ovn-bridge-datapath-type={}", Datapath::chosen().kind());
         self.ovn(&[
             "ovs-vsctl",
             "--no-wait",
@@ -334,7 +336,7 @@ impl Node {
             &hostname,
             "external_ids:rundir=/var/run/openvswitch",
             // This must stand before ovn-controller makes br-int: machines without the kernel module have no other.
-            "external_ids:ovn-bridge-datapath-type=netdev",
+            &datapath,
         ])
         .await
         .map(drop)
@@ -343,6 +345,7 @@ impl Node {
     async fn make_gateway_bridge(&self) -> Result<()> {
         let mac = node_mac(self.number);
         let hwaddr = format!("other_config:hwaddr=\"{mac}\"");
+        let datapath = format!("datapath_type={}", Datapath::chosen().kind());
         // Without --no-wait: returns when ovs-vswitchd has made it.
         self.ovn(&[
             "ovs-vsctl",
@@ -354,7 +357,7 @@ impl Node {
             "set",
             "Bridge",
             GATEWAY_BRIDGE,
-            "datapath_type=netdev",
+            &datapath,
             &hwaddr,
             "--",
             "add-port",
@@ -374,6 +377,9 @@ impl Node {
             let _ = writeln!(lines, "route add default via {gateway} dev {GATEWAY_BRIDGE}");
         }
         self.space.ip_batch(&lines).await?;
+        if Datapath::chosen() == Datapath::Kernel {
+            return Ok(());
+        }
         // The userspace datapath does not fill in checksums that the kernel left to the interface.
         self.space.exec(&["ethtool", "-K", GATEWAY_BRIDGE, "tx", "off"]).await.map(drop)
     }
