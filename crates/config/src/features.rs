@@ -27,7 +27,7 @@ pub const FEATURES: &[Feature] = &[
     later("egress-service", "EgressService"),
     later("empty-lb-events", "events for Services without endpoints"),
     later("flow-export", "NetFlow, sFlow and IPFIX"),
-    later("gateway", "the gateway"),
+    Feature { name: "gateway", title: "the gateway", built: true },
     later("hybrid-overlay", "the hybrid overlay"),
     later("multi-external-gateway", "AdminPolicyBasedExternalRoute"),
     later("multi-network", "secondary networks"),

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use ovsdb::{Cache, Mutation, Op, Row};
 
 pub use self::bridge::{INTEGRATION_BRIDGE, ensure_integration_bridge, other_bridges, userspace_datapath};
-pub use self::gateway::{PortView, is_userspace, patch_port, ports, uplink};
+pub use self::gateway::{PortView, is_userspace, patch_port, ports, set_host_vlan, uplink};
 pub use self::mappings::{PHYSICAL_NETWORK, mapped_bridge, set_mapping};
 pub use self::port::{PortSpec, ensure_port, iface_id, is_installed, remove_legacy_port, remove_port};
 pub use self::row::{OwnKeys, remove_own_keys, root, set_keys, system_id};

@@ -13,7 +13,7 @@ section! {
     /// Interface or bridge that leads out; unset is the one of the default route.
     interface: Option<String> [OptionalText] = "gateway-interface", ["gateway.interface"], "" { placeholder: "INTERFACE", feature: Some("gateway") };
     /// Accelerated interface behind the gateway bridge.
-    accelerated_interface: Option<String> [OptionalText] = "gateway-accelerated-interface", ["gateway.gateway-accelerated-interface"], "" { placeholder: "INTERFACE", feature: Some("gateway") };
+    accelerated_interface: Option<String> [OptionalText] = "gateway-accelerated-interface", ["gateway.gateway-accelerated-interface"], "" { placeholder: "INTERFACE", feature: Some("dpu") };
     /// Representor of the host's gateway interface on the data processing unit.
     dpu_host_gateway_representor_interface: Option<String> [OptionalText] = "dpu-host-gateway-representor-interface", ["gateway.dpu-host-gateway-representor-interface"], "" { placeholder: "INTERFACE", feature: Some("dpu") };
     /// Second interface, for pods with their own external gateways.

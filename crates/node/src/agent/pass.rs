@@ -235,7 +235,10 @@ impl Agent {
         self.replica.read(|cache| {
             let Some(root) = ovs::root(cache) else { return Vec::new() };
             let mut ops: Vec<Op> = ovs::set_keys(root, &self.settings, keys).into_iter().collect();
-            ops.extend(bridge.and_then(|bridge| ovs::set_mapping(root, Some(bridge))));
+            if let Some(bridge) = bridge {
+                ops.extend(ovs::set_mapping(root, Some(bridge)));
+                ops.extend(ovs::set_host_vlan(cache, bridge, self.settings.gateway.vlan_id));
+            }
             ops.extend(ovs::ensure_integration_bridge(cache));
             if let Some(port) = port {
                 ops.extend(ovs::remove_legacy_port(cache, &self.settings.node));

@@ -28,6 +28,8 @@ const MARK_PODS: u8 = 1;
 const MARK_HOST: u8 = 2;
 /// UDP port of bidirectional forwarding detection.
 const BFD: u16 = 3784;
+/// The bit that says that there is a VLAN.
+const VLAN_PRESENT: u16 = 0x1000;
 /// What an Ethernet header adds to the MTU.
 const ETHERNET: u32 = 14;
 
@@ -140,6 +142,27 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
+    /// What a match needs so that packets from outside, which carry the node's VLAN, can lose it.
+    fn tagged(&self) -> String {
+        match self.settings.gateway.vlan_id {
+            0 => String::new(),
+            vlan => format!(",dl_vlan={vlan}"),
+        }
+    }
+
+    /// To the host, which knows nothing of the VLAN. The match must have [`Plan::tagged`].
+    fn host_output(&self) -> &'static str {
+        if self.settings.gateway.vlan_id == 0 { "LOCAL" } else { "pop_vlan,LOCAL" }
+    }
+
+    /// From the host to another port.
+    fn leave_host(&self, port: u16) -> String {
+        match self.settings.gateway.vlan_id {
+            0 => format!("output:{port}"),
+            vlan => format!("push_vlan:0x8100,set_field:{}->vlan_vid,output:{port}", vlan | VLAN_PRESENT),
+        }
+    }
+
     fn commit(&self, mark: u8) -> String {
         format!("ct(commit,zone={},exec(set_field:{mark:#x}->ct_mark))", self.zones.default)
     }
@@ -198,13 +221,12 @@ impl Plan<'_> {
             out.add(4, 0, ip, format!("ct(commit,table=3,zone={ovn},nat(src={back}))"));
             out.add(5, 0, ip, format!("ct(commit,table=2,zone={host},nat)"));
         }
-        out.add(2, 100, "", format!("set_field:{mac}->eth_dst,output:{patch}"));
-        out.add(
-            3,
-            32768,
-            "",
-            format!("move:NXM_OF_ETH_DST[]->NXM_OF_ETH_SRC[],set_field:{mac}->eth_dst,LOCAL"),
+        out.add(2, 100, "", format!("set_field:{mac}->eth_dst,{}", self.leave_host(patch)));
+        let back = format!(
+            "move:NXM_OF_ETH_DST[]->NXM_OF_ETH_SRC[],set_field:{mac}->eth_dst,{}",
+            self.host_output()
         );
+        out.add(3, 32768, self.tagged().trim_start_matches(','), back);
     }
 
     /// The host's further addresses of a family.
@@ -222,9 +244,11 @@ impl Plan<'_> {
         let (mac, port) = (self.mac, self.settings.encap.port);
         for (family, ..) in families(self.settings, &self.inputs.bridge) {
             let udp = words(family).udp;
-            out.add(0, 205, format!("{udp},in_port={uplink},dl_dst={mac},tp_dst={port}"), "LOCAL");
+            let tagged = self.tagged();
+            let matches = format!("{udp},in_port={uplink}{tagged},dl_dst={mac},tp_dst={port}");
+            out.add(0, 205, matches, self.host_output());
             out.add(0, 200, format!("{udp},in_port={uplink},tp_dst={port}"), "NORMAL");
-            out.add(0, 200, format!("{udp},in_port=LOCAL,tp_dst={port}"), format!("output:{uplink}"));
+            out.add(0, 200, format!("{udp},in_port=LOCAL,tp_dst={port}"), self.leave_host(uplink));
         }
     }
 
@@ -262,7 +286,12 @@ impl Plan<'_> {
                 let commit = self.commit(MARK_PODS);
                 out.add(0, 100, from_router.clone(), format!("{commit},output:{uplink}"));
                 let commit = self.commit(MARK_HOST);
-                out.add(0, 100, format!("{ip},in_port=LOCAL"), format!("{commit},output:{uplink}"));
+                out.add(
+                    0,
+                    100,
+                    format!("{ip},in_port=LOCAL"),
+                    format!("{commit},{}", self.leave_host(uplink)),
+                );
             }
             if gateway.egress_ip {
                 // Pods' own addresses mean nothing outside.
@@ -318,7 +347,7 @@ impl Plan<'_> {
             // Too large for a pod: the host's stack tells the sender or cuts it in pieces.
             let limit = self.settings.mtu + ETHERNET;
             to_pods = format!("check_pkt_larger({limit})->NXM_NX_REG0[0],resubmit(,11)");
-            out.add(11, 10, "reg0=0x1", "LOCAL");
+            out.add(11, 10, format!("reg0=0x1{}", self.tagged()), self.host_output());
             out.add(11, 1, "", format!("output:{patch}"));
         }
         for (family, ..) in families(self.settings, &self.inputs.bridge) {
@@ -326,11 +355,11 @@ impl Plan<'_> {
             for state in ["+est+trk", "+rel+trk"] {
                 let matches = |mark: u8| format!("ct_state={state},ct_mark={mark:#x},{ip}");
                 out.add(1, 100, matches(MARK_PODS), to_pods.clone());
-                out.add(1, 100, matches(MARK_HOST), "LOCAL");
+                out.add(1, 100, matches(MARK_HOST) + &self.tagged(), self.host_output());
             }
             if let Some(uplink) = self.inputs.ports.uplink {
-                let matches = format!("{udp},in_port={uplink},tp_dst={BFD}");
-                out.add(1, 13, matches, format!("output:{patch},LOCAL"));
+                let matches = format!("{udp},in_port={uplink}{},tp_dst={BFD}", self.tagged());
+                out.add(1, 13, matches, format!("output:{patch},{}", self.host_output()));
             }
             if family == Family::V6 {
                 for kind in [134, 136] {
@@ -338,7 +367,8 @@ impl Plan<'_> {
                 }
             }
         }
-        out.add(1, 10, format!("dl_dst={}", self.mac), "LOCAL");
+        let matches = format!("dl_dst={}{}", self.mac, self.tagged());
+        out.add(1, 10, matches, self.host_output());
         out.add(1, 0, "", "NORMAL");
     }
 
@@ -480,6 +510,20 @@ mod tests {
             find(&settings, &inputs, 110),
             ["ct_state=-trk,ip,in_port=1,nw_frag=yes -> ct(table=0,zone=64004)"]
         );
+    }
+
+    #[test]
+    fn the_host_is_untagged_and_everybody_else_in_its_vlan() {
+        let mut settings = settings(true);
+        settings.gateway.vlan_id = 100;
+        for flow in desired(&settings, &inputs(true)) {
+            let strips = flow.actions.contains("pop_vlan");
+            assert_eq!(strips, flow.actions.contains("LOCAL"), "{flow:?}");
+            assert_eq!(strips, flow.matches.contains("dl_vlan=100"), "{flow:?}");
+            let from_host = flow.matches.contains("in_port=LOCAL") || flow.table == 2;
+            let leaves = flow.actions.contains("output:");
+            assert_eq!(from_host && leaves, flow.actions.contains("set_field:4196->vlan_vid"), "{flow:?}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use ovsdb::{Capabilities, MonitorSpec};
 const NEEDED: &[(&str, &[&str])] = &[
     ("Open_vSwitch", &["bridges", "external_ids", "other_config"]),
     ("Bridge", &["datapath_type", "external_ids", "fail_mode", "name", "other_config", "ports"]),
-    ("Port", &["external_ids", "interfaces", "name", "other_config", "qos"]),
+    ("Port", &["external_ids", "interfaces", "name", "other_config", "qos", "tag"]),
     (
         "Interface",
         &[

@@ -107,3 +107,29 @@ fn what_somebody_takes_off_the_bridge_comes_back() {
         agent.stop().await;
     });
 }
+
+#[test]
+fn a_node_in_a_vlan() {
+    let machine = Machine::start().with_gateway_bridge();
+    on(async {
+        let api = registered();
+        let mut settings = machine.settings();
+        settings.gateway.vlan_id = 100;
+        let agent = crate::Agent::start(settings, &api);
+        agent.awaiting(|awaited| matches!(awaited, node::Awaited::Installed { .. })).await;
+        machine.install_port();
+        agent.ready().await;
+        assert_eq!(machine.vsctl("get Port breth0 tag"), "100");
+        // The switch takes the flows only where a packet that is to lose its VLAN must have one.
+        let flows = machine.flows();
+        assert!(flows.contains("dl_vlan=100 actions=pop_vlan,LOCAL"), "{flows}");
+        agent.stop().await;
+        let transactions = machine.transactions();
+        let mut settings = machine.settings();
+        settings.gateway.vlan_id = 100;
+        let agent = crate::Agent::start(settings, &api);
+        agent.ready().await;
+        assert_eq!((machine.transactions(), machine.flows()), (transactions, flows));
+        agent.stop().await;
+    });
+}
