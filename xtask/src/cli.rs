@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{check, demo, generate, setup, test};
+use crate::{check, demo, generate, kernel, setup, test};
 
 /// Developer commands of ovnkube-rs.
 #[derive(Debug, Parser)]
@@ -16,6 +16,7 @@ use crate::{check, demo, generate, setup, test};
     cargo xtask demo --nodes 3 --keep     leave three nodes up and use kubectl\n  \
     cargo xtask demo --ip dual            IPv4 and IPv6\n  \
     cargo xtask test -- -p ovsdb          everything after -- goes to the test runner\n  \
+    cargo xtask test kernel               the kernel's datapath, in a virtual machine\n  \
     cargo xtask check                     what a commit must pass besides the tests"
 )]
 pub(crate) struct Cli {
@@ -79,9 +80,19 @@ pub(crate) enum Ip {
 /// `test`.
 #[derive(Debug, Args)]
 pub(crate) struct Test {
+    /// Only this suite, which is not part of the others
+    #[arg(value_enum)]
+    pub(crate) suite: Option<Suite>,
     /// Arguments for the test runner
     #[arg(last = true)]
     pub(crate) args: Vec<String>,
+}
+
+/// Suites that need more than the other tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Suite {
+    /// Demo and packet tests on the kernel's datapath, in a virtual machine
+    Kernel,
 }
 
 /// `bench`.
