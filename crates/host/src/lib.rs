@@ -18,6 +18,7 @@ pub mod attach;
 
 mod error;
 pub mod ethtool;
+pub mod firewall;
 pub mod link;
 pub mod monitor;
 pub mod neigh;

@@ -156,7 +156,12 @@ fn outcome(part: Part<'_>, op: fmt::Arguments<'_>) -> Result<()> {
 
 /// A bound route-netlink socket that listens to `groups` (bit mask).
 pub(crate) fn route_socket(groups: u32, flags: SockFlag) -> Result<OwnedFd> {
-    let fd = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)
+    listening_socket(SockProtocol::NetlinkRoute, groups, flags)
+}
+
+/// A bound netlink socket of any protocol that listens to `groups` (bit mask).
+pub(crate) fn listening_socket(protocol: SockProtocol, groups: u32, flags: SockFlag) -> Result<OwnedFd> {
+    let fd = socket(AddressFamily::Netlink, SockType::Raw, flags, protocol)
         .map_err(|e| Error::kernel("open netlink socket", e))?;
     bind(fd.as_raw_fd(), &NetlinkAddr::new(0, groups))
         .map_err(|e| Error::kernel("bind netlink socket", e))?;

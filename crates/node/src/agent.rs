@@ -17,6 +17,7 @@ mod wake;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use host::Handle;
@@ -86,6 +87,7 @@ where
     let wake = Arc::new(Notify::new());
     let (node, _) = watch::channel(NodeFeed::default());
     let (remote, _) = watch::channel(None);
+    let table_touched = Arc::new(AtomicBool::new(false));
     let agent = Agent {
         settings: settings.clone(),
         kube: kube.clone(),
@@ -95,6 +97,7 @@ where
         remote: remote.subscribe(),
         wake: wake.clone(),
         in_place: InPlace::default(),
+        table_touched: table_touched.clone(),
         status,
         started: false,
         echo: pass::Echo::default(),
@@ -111,7 +114,7 @@ where
     tokio::select! {
         () = cancel.cancelled() => Ok(()),
         outcome = agent.run(&wake, serve(shared)) => Err(outcome),
-        error = host_watch.follow(&wake) => {
+        error = host_watch.follow(&wake, &table_touched) => {
             Err(host_error("read network notifications", error.to_string()))
         }
         () = wake::follow_ovs(&replica, &settings.node, &wake) => Ok(()),
@@ -145,6 +148,8 @@ struct Agent {
     wake: Arc<Notify>,
     /// Flows and firewall as far as they are known to be in place.
     in_place: InPlace,
+    /// Somebody, perhaps we, changed the firewall table.
+    table_touched: Arc<AtomicBool>,
     status: Status,
     /// The first pass has succeeded; from then on nothing that fails ends the process.
     started: bool,

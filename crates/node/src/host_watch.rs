@@ -1,17 +1,23 @@
 //! Wakes the agent when the kernel says that something it cares about changed.
 
 use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use host::firewall::TableMonitor;
 use host::monitor::{Event, Groups, Monitor};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
 use crate::addresses::is_usable;
+use crate::gateway::nft::TABLE;
 use crate::mgmt_port::{MAIN_TABLE, SERVICE_TABLE};
 
 /// Listens for ever. Must be started in the namespace of the node, before the host is read for the first time.
 pub(crate) struct HostWatch {
     monitor: AsyncFd<Monitor>,
+    /// None on a kernel without firewall tables.
+    table: Option<AsyncFd<TableMonitor>>,
 }
 
 impl HostWatch {
@@ -19,30 +25,66 @@ impl HostWatch {
     pub(crate) fn open() -> io::Result<HostWatch> {
         let groups = Groups { links: true, addresses: true, routes: true };
         let monitor = Monitor::open(groups).map_err(io::Error::other)?;
-        #[expect(
-            deprecated,
-            reason = "its successor is unsafe code; the monitor owns its descriptor while it lives"
-        )]
-        let monitor = AsyncFd::new(monitor)?;
-        Ok(HostWatch { monitor })
+        let monitor = watched(monitor)?;
+        let (_, name) = TABLE.split_once(' ').unwrap_or_default();
+        let table = TableMonitor::open(name).ok().map(watched).transpose()?;
+        Ok(HostWatch { monitor, table })
     }
 
-    /// Wakes the agent on each relevant change; ends only with an error.
-    pub(crate) async fn follow(mut self, wake: &Notify) -> io::Error {
-        loop {
-            let mut guard = match self.monitor.readable_mut().await {
-                Ok(guard) => guard,
-                Err(error) => return error,
-            };
-            match guard.get_inner_mut().try_read() {
-                Ok(None) => guard.clear_ready(),
-                Ok(Some(events)) => {
-                    if events.iter().any(is_relevant) {
-                        wake.notify_one();
-                    }
-                }
-                Err(error) => return io::Error::other(error),
+    /// Wakes the agent on each relevant change, and sets `touched` when it was one of the firewall; ends only with an error.
+    pub(crate) async fn follow(self, wake: &Notify, touched: &AtomicBool) -> io::Error {
+        tokio::select! {
+            error = follow_network(self.monitor, wake) => error,
+            error = follow_table(self.table, wake, touched) => error,
+        }
+    }
+}
+
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe code; the monitors own their descriptors while they live"
+)]
+fn watched<T: AsRawFd>(monitor: T) -> io::Result<AsyncFd<T>> {
+    AsyncFd::new(monitor)
+}
+
+async fn follow_table(
+    table: Option<AsyncFd<TableMonitor>>,
+    wake: &Notify,
+    touched: &AtomicBool,
+) -> io::Error {
+    let Some(mut table) = table else { return std::future::pending().await };
+    loop {
+        let mut guard = match table.readable_mut().await {
+            Ok(guard) => guard,
+            Err(error) => return error,
+        };
+        match guard.get_inner_mut().try_read() {
+            Ok(None) => guard.clear_ready(),
+            Ok(Some(false)) => {}
+            Ok(Some(true)) => {
+                touched.store(true, Ordering::Release);
+                wake.notify_one();
             }
+            Err(error) => return io::Error::other(error),
+        }
+    }
+}
+
+async fn follow_network(mut monitor: AsyncFd<Monitor>, wake: &Notify) -> io::Error {
+    loop {
+        let mut guard = match monitor.readable_mut().await {
+            Ok(guard) => guard,
+            Err(error) => return error,
+        };
+        match guard.get_inner_mut().try_read() {
+            Ok(None) => guard.clear_ready(),
+            Ok(Some(events)) => {
+                if events.iter().any(is_relevant) {
+                    wake.notify_one();
+                }
+            }
+            Err(error) => return io::Error::other(error),
         }
     }
 }

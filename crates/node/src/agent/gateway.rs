@@ -1,5 +1,7 @@
 //! The gateway's part of a pass.
 
+use std::sync::atomic::Ordering;
+
 use kapi::annotations::GatewayMode;
 
 use super::Agent;
@@ -108,6 +110,9 @@ impl Agent {
                 .and_then(|bridge| self.replica.read(|cache| ovs::uplink(cache, &bridge.name))),
         };
         let table = nft::desired(&self.settings, &inputs);
+        if self.table_touched.swap(false, Ordering::AcqRel) {
+            self.in_place.doubt_nft();
+        }
         pass.wrote |= self.in_place.nft(&self.settings, table).await?;
         Ok(())
     }

@@ -88,6 +88,11 @@ impl InPlace {
         Ok(wrote)
     }
 
+    /// Has the firewall table looked at anew, because somebody changed it.
+    pub(crate) fn doubt_nft(&mut self) {
+        self.nft = None;
+    }
+
     /// Brings the firewall table up to date; true if something was written.
     pub(crate) async fn nft(&mut self, settings: &Settings, wanted: Table) -> Result<bool, NodeError> {
         let script = match &self.nft {

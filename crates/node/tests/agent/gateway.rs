@@ -104,6 +104,16 @@ fn what_somebody_takes_off_the_bridge_comes_back() {
         eventually("the route", || about_bridge(&machine) == before).await;
         machine.ip("addr del 169.254.169.2/29 dev breth0");
         eventually("the address", || about_bridge(&machine) == before).await;
+        let firewall = machine.firewall();
+        machine.nft("flush ruleset");
+        eventually("the table", || machine.firewall() == firewall).await;
+        machine.nft("flush chain inet ovn-kubernetes mgmtport-snat");
+        eventually("the rules", || machine.firewall() == firewall).await;
+        let handles = machine.firewall_handles();
+        machine.nft("add table ip other");
+        machine.nft("add element inet ovn-kubernetes remote-node-ips-v4 { 192.0.2.1 }");
+        eventually("the elements", || machine.firewall() == firewall).await;
+        assert_ne!(machine.firewall_handles(), handles);
         agent.stop().await;
     });
 }

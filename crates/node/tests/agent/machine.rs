@@ -233,6 +233,11 @@ impl Machine {
         output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
     }
 
+    /// Runs nft.
+    pub(crate) fn nft(&self, script: &str) {
+        run(Command::new("nft").arg(script));
+    }
+
     /// The kernel's numbers of the table and all its objects: made anew, they have others.
     pub(crate) fn firewall_handles(&self) -> String {
         let shown = run(Command::new("nft").args(["--handle", "list", "table", "inet", "ovn-kubernetes"]));
