@@ -209,14 +209,7 @@ fn the_northbound_database_is_lost() -> Result<()> {
                 drill.stack.agents()?.nodes["node1"].kill9().await?;
             }
             node.daemon(Daemon::Nb).context("no Northbound server")?.kill9().await?;
-            let file = node.outside(lab::NB_FILE);
-            std::fs::remove_file(&file)?;
-            let prefix = drill.stack.cluster().prefix().clone();
-            let made = tokio::process::Command::new(prefix.program("ovsdb-tool"))
-                .args(["create".as_ref(), file.as_os_str(), prefix.schema("ovn-nb.ovsschema")?.as_os_str()])
-                .output()
-                .await?;
-            ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+            lab::empty(&drill.stack, &node, Daemon::Nb).await?;
             let change = drill.change().await?;
             node.start_daemon(Daemon::Nb).await?;
             if !agent_lives {

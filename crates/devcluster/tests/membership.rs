@@ -37,19 +37,6 @@ async fn rows_about(node: &Node, name: &str) -> Result<Vec<String>> {
     Ok(about.map(|row| format!("{} {:?}", row.table(), row.str("name").or(row.str("ip_prefix")))).collect())
 }
 
-/// Registers a node as kubelet does.
-async fn register(stack: &Stack, number: u8) -> Result<()> {
-    let node = stack.cluster().node(number);
-    let object = api::mk_node(node.name(), &node.addresses());
-    api::apply(&stack.api().client(), &object).await?;
-    api::apply_status(&stack.api().client(), &object).await
-}
-
-async fn unregister(stack: &Stack, name: &str) -> Result<()> {
-    let object = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name } });
-    api::delete(&stack.api().client(), &object).await
-}
-
 async fn subnet(stack: &Stack, name: &str) -> Result<String> {
     eventually("a subnet", async || {
         let node = lab::get(stack, &format!("/api/v1/nodes/{name}")).await?;
@@ -67,14 +54,14 @@ fn a_node_joins_late_goes_and_returns() -> Result<()> {
         let mut stack = Stack::without_agents(cluster, ApiChoice::Any).await?;
         let (node1, node2) = (stack.cluster().node(1).clone(), stack.cluster().node(2).clone());
         // kubelet of node2 has not registered it yet, but our program runs there already.
-        unregister(&stack, "node2").await?;
+        lab::unregister(&stack, "node2").await?;
         stack.start_agents(AgentOptions::default()).await?;
         lab::ready(&node1).await?;
         see_chassis(&node1, &[node1.chassis()]).await?;
         ensure!(sandbox::conf(&node2).is_err(), "node2 promises a network without a Node object");
         ensure!(sandbox::conf(&node1).is_ok());
 
-        register(&stack, 2).await?;
+        lab::register(&stack, 2).await?;
         sandbox::network_ready(&node2).await?;
         lab::ready(&node2).await?;
         let pods = servers(&mut stack, 1).await?;
@@ -87,7 +74,7 @@ fn a_node_joins_late_goes_and_returns() -> Result<()> {
         // The machine of node2 dies for good: its pods and its object are deleted.
         stack.agents()?.nodes["node2"].kill9().await?;
         lab::forget_pod(&stack, "node2-0").await?;
-        unregister(&stack, "node2").await?;
+        lab::unregister(&stack, "node2").await?;
         see_chassis(&node1, &[node1.chassis()]).await?;
         eventually("no trace of node2", async || {
             let about = rows_about(&node1, "node2").await?;
@@ -98,7 +85,7 @@ fn a_node_joins_late_goes_and_returns() -> Result<()> {
         invariants::hold(&stack).await?;
 
         // It returns under its name, on databases full of what was.
-        register(&stack, 2).await?;
+        lab::register(&stack, 2).await?;
         stack.agents()?.start_node(&node2).await?;
         let second = subnet(&stack, "node2").await?;
         ensure!(second.contains("10.244."), "{second}");
@@ -111,9 +98,9 @@ fn a_node_joins_late_goes_and_returns() -> Result<()> {
         invariants::hold(&stack).await?;
 
         // Now only the object is re-created, under a running program and running pods.
-        unregister(&stack, "node2").await?;
+        lab::unregister(&stack, "node2").await?;
         see_chassis(&node1, &[node1.chassis()]).await?;
-        register(&stack, 2).await?;
+        lab::register(&stack, 2).await?;
         see_chassis(&node1, &both).await?;
         lab::talk(&pods[0], &again).await.context("after the object of node2 was re-created")?;
         invariants::hold(&stack).await?;
@@ -248,7 +235,7 @@ fn kubectl_shows_nodes_pods_and_events() -> Result<()> {
         lab::all_talk(&pods).await?;
         let about = rows_about(stack.cluster().node(1), "stranger").await?;
         ensure!(about.is_empty(), "{about:?}");
-        unregister(&stack, "stranger").await?;
+        lab::unregister(&stack, "stranger").await?;
         invariants::hold(&stack).await?;
         stack.stop().await
     })

@@ -39,7 +39,12 @@ pub(crate) async fn restart_writes_nothing(stack: &mut Stack, number: u8) -> Res
     stack.restart_agent(number).await?;
     lab::ready(&node).await?;
     for (file, size) in [lab::NB_FILE, lab::OVS_FILE].into_iter().zip(before) {
-        let written = lab::written_since(&node, file, size)?;
+        let mut written = lab::written_since(&node, file, size)?;
+        // OVN's own programs sign what they write.
+        written.retain(|record| {
+            let signed = record["_comment"].as_str().unwrap_or_default();
+            !["ovn-controller", "ovn-northd", "ovs-vswitchd"].iter().any(|name| signed.starts_with(name))
+        });
         ensure!(written.is_empty(), "{}: a restart wrote to {file}: {written:#?}", node.name());
     }
     Ok(())

@@ -4,7 +4,9 @@
 use std::{future::Future, net::IpAddr, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
-use devcluster::{Families, Node, PodHandle, Process, Program, Stack, api, binaries, mk_namespace, mk_pod};
+use devcluster::{
+    Daemon, Families, Node, PodHandle, Process, Program, Stack, api, binaries, mk_namespace, mk_pod,
+};
 use http::Request;
 use kube::api::DeleteParams;
 use ovsdb::{Row, blocking};
@@ -93,7 +95,39 @@ pub(crate) fn ask(node: &Node) -> Result<blocking::Connection> {
     Ok(blocking::Connection::open(&node.ovs_socket(), "Open_vSwitch")?)
 }
 
+/// Empties a node's Northbound or Southbound database, whose server must be dead: it starts again with nothing.
+pub(crate) async fn empty(stack: &Stack, node: &Node, daemon: Daemon) -> Result<()> {
+    let (file, schema) = match daemon {
+        Daemon::Nb => (NB_FILE, "ovn-nb.ovsschema"),
+        Daemon::Sb => ("/etc/ovn/ovnsb_db.db", "ovn-sb.ovsschema"),
+        _ => bail!("{daemon:?} has no database to empty"),
+    };
+    let file = node.outside(file);
+    std::fs::remove_file(&file)?;
+    let prefix = stack.cluster().prefix();
+    let made = tokio::process::Command::new(prefix.program("ovsdb-tool"))
+        .args(["create".as_ref(), file.as_os_str(), prefix.schema(schema)?.as_os_str()])
+        .output()
+        .await?;
+    ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    Ok(())
+}
+
 // --- objects ---
+
+/// Registers a node as kubelet does.
+pub(crate) async fn register(stack: &Stack, number: u8) -> Result<()> {
+    let node = stack.cluster().node(number);
+    let object = api::mk_node(node.name(), &node.addresses());
+    api::apply(&stack.api().client(), &object).await?;
+    api::apply_status(&stack.api().client(), &object).await
+}
+
+/// Deletes a Node object.
+pub(crate) async fn unregister(stack: &Stack, name: &str) -> Result<()> {
+    let object = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name } });
+    api::delete(&stack.api().client(), &object).await
+}
 
 /// All pods, as the controller reads them.
 pub(crate) async fn pods(stack: &Stack) -> Result<Vec<kapi::Pod>> {
@@ -200,15 +234,15 @@ pub(crate) fn at(address: IpAddr) -> String {
     std::net::SocketAddr::new(address, 8080).to_string()
 }
 
-/// Fails unless `from` gets an answer of `to` over TCP on each of its addresses. Patient: connections may come back slowly
-/// after a fault.
+/// Fails unless `from` gets an answer of `to` over TCP on each of its addresses. Patient: a server that was just started
+/// may not listen yet, and connections may come back slowly after a fault.
 pub(crate) async fn talk(from: &PodHandle, to: &PodHandle) -> Result<()> {
     let probe = probe()?;
     ensure!(!addresses(to).is_empty(), "a pod without an address");
     for address in addresses(to) {
         let target = at(address);
-        let argv = [&probe, "tcp", &target, "--tries", "20", "--timeout-ms", "1000"];
-        from.exec(&argv).await?;
+        let argv = [&probe, "tcp", &target, "--timeout-ms", "1000"];
+        eventually("an answer", async || from.exec(&argv).await).await?;
     }
     Ok(())
 }
