@@ -67,7 +67,8 @@ async fn node_and_pods(stack: &Stack, pods: &[PodHandle]) -> Result<()> {
     let probe = lab::probe()?;
     let mut management = Vec::new();
     for node in stack.cluster().nodes() {
-        let text = node.exec(&["ip", "-br", "address", "show", "dev", "ovn-k8s-mp0", "scope", "global"]).await?;
+        let text =
+            node.exec(&["ip", "-br", "address", "show", "dev", "ovn-k8s-mp0", "scope", "global"]).await?;
         let found: Vec<IpAddr> =
             text.split_whitespace().filter_map(|word| word.split_once('/')?.0.parse().ok()).collect();
         ensure!(found.len() == lab::count(stack.cluster().families()), "{}: {text}", node.name());
@@ -79,7 +80,10 @@ async fn node_and_pods(stack: &Stack, pods: &[PodHandle]) -> Result<()> {
             let seen = pod.node().exec(&argv).await.with_context(|| format!("node to its pod {address}"))?;
             let own = management.iter().find(|(node, _)| node == pod.node().name()).map(|(_, ips)| ips);
             let own = own.context("no such node")?;
-            ensure!(own.iter().any(|ip| seen.contains(&ip.to_string())), "{seen}: not from the management port");
+            ensure!(
+                own.iter().any(|ip| seen.contains(&ip.to_string())),
+                "{seen}: not from the management port"
+            );
         }
         for address in management.iter().flat_map(|(_, addresses)| addresses) {
             let headers = if address.is_ipv4() { 20 + 8 } else { 40 + 8 };
@@ -161,8 +165,20 @@ fn bandwidth_annotations_become_limits_and_follow_changes() -> Result<()> {
         let node = stack.cluster().node(1).clone();
         // (into the pod, out of it) of each of the two conventions.
         for (name, into, from, first, second) in [
-            ("quantities", "kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth", ["1M", "20M"], ["3M", "4M"]),
-            ("rates", "ovn.kubernetes.io/ingress_rate", "ovn.kubernetes.io/egress_rate", ["1", "20"], ["3", "4"]),
+            (
+                "quantities",
+                "kubernetes.io/ingress-bandwidth",
+                "kubernetes.io/egress-bandwidth",
+                ["1M", "20M"],
+                ["3M", "4M"],
+            ),
+            (
+                "rates",
+                "ovn.kubernetes.io/ingress_rate",
+                "ovn.kubernetes.io/egress_rate",
+                ["1", "20"],
+                ["3", "4"],
+            ),
         ] {
             let mut pod = mk_pod(NAMESPACE, name, "node1", &["sleep", "infinity"]);
             pod["metadata"]["annotations"] = json!({ into: first[0], from: first[1] });
