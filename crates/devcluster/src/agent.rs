@@ -27,6 +27,8 @@ pub struct AgentOptions {
     pub gateway_mode: String,
     /// `--cluster-subnets`, where the families' usual ones do not do.
     pub cluster_subnets: Option<String>,
+    /// `--gateway-interface`.
+    pub gateway_interface: String,
     /// `--loglevel`.
     pub log_level: u8,
     /// More flags for every process.
@@ -49,7 +51,14 @@ pub struct Agents {
 
 impl Default for AgentOptions {
     fn default() -> Self {
-        Self { gateway_mode: "shared".to_owned(), cluster_subnets: None, log_level: 4, extra: Vec::new() }
+        let gateway_interface = GATEWAY_BRIDGE.to_owned();
+        Self {
+            gateway_mode: "shared".to_owned(),
+            gateway_interface,
+            cluster_subnets: None,
+            log_level: 4,
+            extra: Vec::new(),
+        }
     }
 }
 
@@ -95,7 +104,7 @@ impl Agents {
             ["--init-ovnkube-controller", name, "--init-node", name].map(str::to_owned).to_vec();
         args.extend(common(&self.options, &self.cluster_flags, &self.access));
         args.extend([
-            format!("--gateway-interface={GATEWAY_BRIDGE}"),
+            format!("--gateway-interface={}", self.options.gateway_interface),
             "--mtu=1342".to_owned(),
             "--nodeport".to_owned(),
             format!("--encap-ip={}", node.address()),

@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "each test file uses a part")]
 mod lab;
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use anyhow::{Context, Result, ensure};
 use devcluster::{
@@ -35,9 +35,15 @@ struct Site {
 
 impl Site {
     async fn start(mode: &str, families: Families) -> Result<Site> {
-        let builder = Cluster::builder().nodes(2).families(families);
+        let cluster = Cluster::builder().nodes(2).families(families).start().await?;
         let options = AgentOptions { gateway_mode: mode.to_owned(), ..AgentOptions::default() };
-        let mut stack = Stack::start(builder, ApiChoice::Any, options).await?;
+        Site::on(cluster, options).await
+    }
+
+    async fn on(cluster: Cluster, options: AgentOptions) -> Result<Site> {
+        let families = cluster.families();
+        let mut stack = Stack::without_agents(cluster, ApiChoice::Any).await?;
+        stack.start_agents(options).await?;
         let pods = servers(&mut stack, 1).await?;
         let mut servers = Vec::new();
         for (address, _) in families.on_underlay(GATEWAY) {
@@ -145,6 +151,20 @@ async fn management_addresses(node: &Node) -> Result<Vec<IpAddr>> {
     Ok(words.filter_map(|net| net.split('/').next()?.parse().ok()).collect())
 }
 
+/// The node as it was before anybody made a bridge: its addresses and routes are on its network card.
+async fn without_bridge(node: &Node, families: Families) -> Result<()> {
+    node.ovn(&["ovs-vsctl", "--timeout=20", "del-br", "breth0"]).await?;
+    let mut lines = String::new();
+    for (address, length) in families.on_underlay(node.number()) {
+        let nodad = if address.is_ipv6() { " nodad" } else { "" };
+        lines += &format!("address add {address}/{length} dev eth0{nodad}\n");
+    }
+    for (gateway, _) in families.on_underlay(GATEWAY) {
+        lines += &format!("route add default via {gateway} dev eth0\n");
+    }
+    node.ip_batch(&lines).await
+}
+
 async fn in_and_out(mode: &str, families: Families) -> Result<()> {
     let site = Site::start(mode, families).await?;
     site.everything_is_reached(mode).await?;
@@ -177,6 +197,75 @@ fn both_families_in_both_modes() -> Result<()> {
     run(async {
         in_and_out("shared", Families::Dual).await.context("shared")?;
         in_and_out("local", Families::Dual).await.context("local")
+    })
+}
+
+#[test]
+fn plain_network_cards_become_uplinks_while_the_nodes_stay_reachable() -> Result<()> {
+    run(async {
+        let families = Families::Dual;
+        let cluster = Cluster::builder().nodes(2).families(families).start().await?;
+        for node in cluster.nodes() {
+            without_bridge(node, families).await?;
+        }
+        let options = AgentOptions { gateway_interface: String::new(), ..AgentOptions::default() };
+        let argv = ["ping", "-q", "-i0.02", "-W5", "172.18.0.1"].map(str::to_owned).to_vec();
+        let pings = cluster.underlay().spawn(Program { argv, ..Program::default() }).await?;
+        let site = Site::on(cluster, options).await?;
+        const SIGINT: i32 = 2;
+        pings.signal(SIGINT).await?;
+        let said = pings.wait().await?.stdout;
+        let counts: Vec<u32> = said
+            .lines()
+            .filter(|line| line.contains("transmitted"))
+            .flat_map(|line| line.split(", ").filter_map(|part| part.split(' ').next()?.parse().ok()))
+            .collect();
+        // The moment the switch needs to take the card, at 20 ms a ping.
+        let [sent, received, ..] = counts[..] else { anyhow::bail!("ping said {said:?}") };
+        ensure!(sent > 10 && sent - received < 50, "{received} of {sent} pings came back");
+        site.everything_is_reached("shared").await?;
+        let node = site.stack.cluster().node(1);
+        ensure!(node.ovn(&["ovs-vsctl", "port-to-br", "eth0"]).await?.trim() == "breth0");
+        let left = node.exec(&["ip", "-br", "addr", "show", "dev", "eth0", "scope", "global"]).await?;
+        ensure!(!left.contains("172.18"), "{left}");
+        site.stack.stop().await
+    })
+}
+
+#[test]
+fn flows_as_recorded_in_every_mode() -> Result<()> {
+    run(async {
+        let recorded = [
+            ("shared", Families::V4, include_str!("../../node/tests/data/shared.flows.txt")),
+            ("local", Families::V4, include_str!("../../node/tests/data/local.flows.txt")),
+            ("shared", Families::Dual, include_str!("../../node/tests/data/dual.flows.txt")),
+        ];
+        for (mode, families, recorded) in recorded {
+            let site = Site::start(mode, families).await?;
+            let node = site.stack.cluster().node(1).clone();
+            let [card, patch] = ["eth0", "patch-breth0_node1-to-br-int"];
+            let mut ports = Vec::new();
+            for (name, recorded) in [(card, "1"), (patch, "2")] {
+                let number = node.ovn(&["ovs-vsctl", "get", "Interface", name, "ofport"]).await?;
+                ports.push((number.trim().to_owned(), recorded));
+            }
+            ensure!(ports.iter().all(|(number, recorded)| number == recorded), "other numbers: {ports:?}");
+            let dump = ["ovs-ofctl", "-O", "OpenFlow13", "--no-stats", "--no-names", "dump-flows", "breth0"];
+            let flows = node.ovn(&dump).await?;
+            let present: BTreeSet<&str> =
+                flows.lines().map(str::trim).filter(|l| l.contains("actions=")).collect();
+            let once = |line: &str| line.replace("priority=110,ip", "priority=110,ct_state=-trk,ip");
+            let recorded: BTreeSet<String> = recorded.lines().map(|line| once(line.trim())).collect();
+            let recorded: BTreeSet<&str> = recorded.iter().map(String::as_str).collect();
+            ensure!(
+                present == recorded,
+                "{mode}, {families:?}: missing {:#?}, more {:#?}",
+                recorded.difference(&present).collect::<Vec<_>>(),
+                present.difference(&recorded).collect::<Vec<_>>()
+            );
+            site.stack.stop().await?;
+        }
+        Ok(())
     })
 }
 
