@@ -233,6 +233,22 @@ fn plain_network_cards_become_uplinks_while_the_nodes_stay_reachable() -> Result
 }
 
 #[test]
+fn a_thousand_connections_at_once() -> Result<()> {
+    run(async {
+        for mode in ["shared", "local"] {
+            let site = Site::start(mode, Families::V4).await?;
+            let probe = probe()?;
+            let outside = at(site.on_underlay(GATEWAY)[0]);
+            let argv = [&probe, "many", &outside, "--count", "1000", "--tries", "3"];
+            let answer = site.exec(&site.pod(1), &argv).await.with_context(|| mode.to_owned())?;
+            ensure!(answer.contains("bytes=1000"), "{answer}");
+            site.stack.stop().await?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
 fn flows_as_recorded_in_every_mode() -> Result<()> {
     run(async {
         let recorded = [

@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 const USAGE: &str = "devcluster-probe serve [--port PORT] [--from ADDRESS]
 devcluster-probe http ADDRESS:PORT [--timeout-ms N]
 devcluster-probe tcp|udp ADDRESS:PORT [--bytes N] [--timeout-ms N] [--from ADDRESS] [--tries N]
+devcluster-probe many ADDRESS:PORT [--count N] [--timeout-ms N]   N connections, all open at once, then used
 The client prints `peer=<how the server sees us> connect_us=<n> rtt_us=<n> bytes=<n>`.";
 
 struct Flags {
@@ -25,6 +26,7 @@ struct Flags {
     timeout: Duration,
     from: Option<IpAddr>,
     tries: u32,
+    count: usize,
 }
 
 fn main() -> ExitCode {
@@ -42,7 +44,7 @@ fn run() -> Result<()> {
     let (words, flags) = parse(&args)?;
     match words.as_slice() {
         ["serve"] => serve(flags.from, flags.port),
-        [protocol @ ("tcp" | "udp" | "http"), target] => {
+        [protocol @ ("tcp" | "udp" | "http" | "many"), target] => {
             let target: SocketAddr =
                 target.parse().with_context(|| format!("{target} is no ADDRESS:PORT (IPv6 in brackets)"))?;
             let mut last = None;
@@ -50,6 +52,7 @@ fn run() -> Result<()> {
                 let asked = match *protocol {
                     "tcp" => tcp(target, &flags),
                     "udp" => udp(target, &flags),
+                    "many" => many(target, &flags),
                     _ => http(target, &flags),
                 };
                 match asked {
@@ -67,7 +70,8 @@ fn run() -> Result<()> {
 }
 
 fn parse(args: &[String]) -> Result<(Vec<&str>, Flags)> {
-    let mut flags = Flags { port: 8080, bytes: 1, timeout: Duration::from_secs(2), from: None, tries: 1 };
+    let mut flags =
+        Flags { port: 8080, bytes: 1, timeout: Duration::from_secs(2), from: None, tries: 1, count: 1 };
     let mut words = Vec::new();
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
@@ -77,6 +81,7 @@ fn parse(args: &[String]) -> Result<(Vec<&str>, Flags)> {
             "--bytes" => flags.bytes = value()?.parse()?,
             "--timeout-ms" => flags.timeout = Duration::from_millis(value()?.parse()?),
             "--from" => flags.from = Some(value()?.parse()?),
+            "--count" => flags.count = value()?.parse()?,
             "--tries" => flags.tries = value()?.parse()?,
             word => words.push(word),
         }
@@ -174,6 +179,31 @@ fn tcp(target: SocketAddr, flags: &Flags) -> Result<String> {
     }
     ensure!(back == payload, "{target} sent other bytes back than it got");
     report(&line, connected, rtt, flags.bytes)
+}
+
+/// Many connections that are all there before the first is used.
+fn many(target: SocketAddr, flags: &Flags) -> Result<String> {
+    let since = Instant::now();
+    let mut streams = Vec::new();
+    for at in 0..flags.count {
+        let stream = TcpStream::connect_timeout(&target, flags.timeout)
+            .with_context(|| format!("connection {at} to {target}"))?;
+        stream.set_read_timeout(Some(flags.timeout))?;
+        streams.push(stream);
+    }
+    let connected = since.elapsed();
+    let sent = Instant::now();
+    for stream in &mut streams {
+        stream.write_all(b"probe 1\n.")?;
+    }
+    let mut line = String::new();
+    for (at, stream) in streams.into_iter().enumerate() {
+        line.clear();
+        let mut reader = BufReader::new(stream);
+        reader.read_line(&mut line).with_context(|| format!("no answer on connection {at}"))?;
+        ensure!(line.starts_with("peer "), "connection {at} was answered {line:?}");
+    }
+    report(&line, connected, sent.elapsed(), flags.count)
 }
 
 /// Any web server: what counts is that it answers.
