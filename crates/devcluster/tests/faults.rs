@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use devapi::{Failure, Faults, Matcher};
-use devcluster::{AgentOptions, ApiChoice, Cluster, Daemon, PodHandle, Stack};
+use devcluster::{AgentOptions, ApiChoice, Cluster, Daemon, Node, PodArgs, PodHandle, Sandbox, Stack};
 use lab::{NAMESPACE, PATIENCE, apply_server, eventually, run, servers};
 
 /// Two nodes with two pods each, and what happens to pods around a fault.
@@ -302,6 +302,99 @@ fn forty_pods_at_once_and_deletions_while_the_agent_is_down() -> Result<()> {
         })
         .await?;
         invariants::restart_writes_nothing(&mut stack, 1).await?;
+        stack.stop().await
+    })
+}
+
+/// Pod ports in Open vSwitch, by sandbox.
+async fn plugged(node: &Node) -> Result<Vec<String>> {
+    let rows = lab::rows(&node.ovs_socket(), "Open_vSwitch").await?;
+    let sandboxes = lab::table(&rows, "Interface").filter_map(|row| row.key("external_ids", "sandbox"));
+    Ok(sandboxes.map(str::to_owned).collect())
+}
+
+/// The node's process dies amid a burst, at different moments: between address, port, annotation and interface.
+#[test]
+fn the_agent_dies_in_the_middle_of_a_burst() -> Result<()> {
+    run(async {
+        let builder = Cluster::builder().nodes(1);
+        let mut stack = Stack::start(builder, ApiChoice::Any, AgentOptions::default()).await?;
+        servers(&mut stack, 1).await?;
+        let node = stack.cluster().node(1).clone();
+        let mut names = Vec::new();
+        for after in [0, 1, 5] {
+            let fresh: Vec<String> = (0..10).map(|at| format!("burst-{after}-{at}")).collect();
+            for name in &fresh {
+                let pod = devcluster::mk_pod(NAMESPACE, name, "node1", &["sleep", "infinity"]);
+                devcluster::api::apply(&stack.api().client(), &pod).await?;
+            }
+            if after > 0 {
+                let enough = stack.runner("node1")?.wait_for(|records| {
+                    let up = fresh.iter().filter(|name| {
+                        let record = records.get(&(NAMESPACE.to_owned(), (*name).clone()));
+                        record.is_some_and(|record| !record.addresses.is_empty())
+                    });
+                    (up.count() >= after).then_some(())
+                });
+                tokio::time::timeout(PATIENCE, enough).await??;
+            }
+            stack.agents()?.nodes["node1"].kill9().await?;
+            stack.agents()?.start_node(&node).await?;
+            names.extend(fresh);
+            lab::running(&stack, &names).await?;
+            invariants::hold(&stack).await?;
+            eventually("one interface a pod", async || {
+                let plugged = plugged(&node).await?;
+                ensure!(plugged.len() == names.len() + 1, "{} for {} pods", plugged.len(), names.len() + 1);
+                Ok(())
+            })
+            .await?;
+        }
+        invariants::restart_writes_nothing(&mut stack, 1).await?;
+        stack.stop().await
+    })
+}
+
+/// After a reboot Open vSwitch's database still has the ports of pods whose namespaces and objects are gone.
+#[test]
+fn ports_of_a_time_before_the_reboot_are_removed() -> Result<()> {
+    run(async {
+        let cluster = Cluster::builder().nodes(1).start().await?;
+        let mut stack = Stack::without_runners(cluster, ApiChoice::Any).await?;
+        stack.start_agents(AgentOptions::default()).await?;
+        let node = stack.cluster().node(1).clone();
+        lab::ready(&node).await?;
+        stack.apply(&devcluster::mk_namespace(NAMESPACE)).await?;
+        let mut sandboxes = Vec::new();
+        for name in ["gone", "stays"] {
+            let pod = devcluster::mk_pod(NAMESPACE, name, "node1", &["true"]);
+            let made = stack.apply(&pod).await?;
+            let uid = made["metadata"]["uid"].as_str().map(str::to_owned);
+            let args = PodArgs { namespace: NAMESPACE.to_owned(), name: name.to_owned(), uid };
+            let sandbox = Sandbox::create(&node).await?;
+            sandbox.cni("ADD", &args).await?.success()?;
+            sandboxes.push((sandbox, args));
+        }
+        stack.agents()?.nodes["node1"].kill9().await?;
+        // No DEL: whoever would have called it died too.
+        sandboxes[0].0.remove().await?;
+        lab::forget_pod(&stack, "gone").await?;
+        stack.agents()?.start_node(&node).await?;
+        lab::ready(&node).await?;
+        let kept = vec![sandboxes[1].0.id().to_owned()];
+        eventually("only live ports", async || {
+            let plugged = plugged(&node).await?;
+            ensure!(plugged == kept, "{plugged:?}");
+            Ok(())
+        })
+        .await?;
+        sandboxes[1].0.exec(&["ping", "-c1", "-W5", "10.244.0.2"]).await.context("a live pod's network")?;
+        invariants::hold(&stack).await?;
+        // The runtime catches up with its DEL, of the one that is gone and of the one that is there.
+        for (sandbox, args) in &sandboxes {
+            sandbox.cni("DEL", args).await?.success()?;
+        }
+        ensure!(plugged(&node).await?.is_empty());
         stack.stop().await
     })
 }
