@@ -96,9 +96,6 @@ impl Agent {
         bridge: Option<&Bridge>,
         port: &Facts,
     ) -> Result<(), Stop> {
-        if self.settings.gateway.mode == GatewayMode::Disabled {
-            return Ok(());
-        }
         let Some(remote_nodes) = self.remote_nodes() else {
             return Err(Stop::Await(Awaited::ApiServer { reason: None }));
         };

@@ -159,11 +159,15 @@ impl Agent {
             return Err(error.into());
         }
         let Some(port) = port else { return Err(Stop::Await(Awaited::NodeSubnets)) };
-        self.write_firewall(pass, bridge.as_ref(), &port).await?;
+        // One that fails does not keep the other from being written.
+        let firewall = self.write_firewall(pass, bridge.as_ref(), &port).await;
+        let flows = match &bridge {
+            Some(bridge) => self.write_flows(pass, bridge, &view, &excluded, &port).await,
+            None => Ok(()),
+        };
+        firewall?;
         self.check_port(&view)?;
-        if let Some(bridge) = &bridge {
-            self.write_flows(pass, bridge, &view, &excluded, &port).await?;
-        }
+        flows?;
         self.check_controller(pass).await
     }
 

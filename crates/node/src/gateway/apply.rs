@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ::host::addr::AddrFlags;
 use ::host::{Error, Handle, route, rule, sysctl};
+use net::Mac;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::sync::Notify;
@@ -35,7 +36,8 @@ pub(crate) struct InPlace {
 #[derive(Debug)]
 struct Programmed {
     guard: Guard,
-    bridge: String,
+    /// Name and MAC of the bridge.
+    bridge: (String, Mac),
     flows: Vec<Flow>,
 }
 
@@ -48,8 +50,8 @@ impl InPlace {
         wanted: Vec<Flow>,
         wake: &Arc<Notify>,
     ) -> Result<bool, NodeError> {
-        let known = self.flows.take_if(|there| !there.guard.is_alive() || there.bridge != bridge.name);
-        if known.is_some() {
+        let identity = (bridge.name.clone(), bridge.mac);
+        if self.flows.take_if(|there| !there.guard.is_alive() || there.bridge != identity).is_some() {
             info!(bridge = bridge.name, "the bridge was started anew");
         }
         if self.flows.as_ref().is_some_and(|there| there.flows == wanted) {
@@ -84,7 +86,7 @@ impl InPlace {
             send(settings, &target, &lines).await?;
             info!(bridge = bridge.name, changes = lines.len(), "flows of the gateway bridge corrected");
         }
-        self.flows = Some(Programmed { guard, bridge: bridge.name.clone(), flows: wanted });
+        self.flows = Some(Programmed { guard, bridge: identity, flows: wanted });
         Ok(wrote)
     }
 

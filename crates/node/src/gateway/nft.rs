@@ -35,9 +35,12 @@ pub fn desired(settings: &Settings, inputs: &Inputs) -> Table {
     let mut table = Table::default();
     path_mtu(&mut table, inputs);
     port_sets(&mut table);
+    management_port(&mut table, &inputs.port);
+    if settings.gateway.mode == GatewayMode::Disabled {
+        return table;
+    }
     service_maps(&mut table);
     service_chains(&mut table);
-    management_port(&mut table, &inputs.port);
     if settings.gateway.egress_ip {
         egress_ip(&mut table, settings, &inputs.port);
     }
@@ -334,6 +337,17 @@ mod tests {
     fn port(subnets: &[&str]) -> Facts {
         let subnets: Vec<IpNet> = subnets.iter().map(|net| net.parse().unwrap()).collect();
         Facts::from_subnets("node1", &subnets).unwrap()
+    }
+
+    #[test]
+    fn without_a_gateway_only_what_the_management_port_needs() {
+        let mut settings = Settings::new("node1", vec![], vec![]);
+        settings.gateway.mode = GatewayMode::Disabled;
+        let inputs =
+            Inputs { port: port(&["10.244.0.0/24"]), remote_nodes: BTreeSet::new(), userspace_uplink: None };
+        let table = desired(&settings, &inputs);
+        let chains: Vec<&str> = table.chains.iter().map(|chain| chain.name.as_str()).collect();
+        assert_eq!(chains, ["no-pmtud", "mgmtport-snat"]);
     }
 
     #[test]
