@@ -13,9 +13,9 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use devapi::{Failure, Matcher};
-use devcluster::{AgentOptions, Agents, ApiChoice, Cluster, Daemon, Stack};
+use devcluster::{AgentOptions, Agents, ApiChoice, Cluster, Daemon, Families, Stack};
 use lab::{NAMESPACE, run};
 
 /// The same numbers for the same seed (xorshift).
@@ -53,7 +53,8 @@ const DAEMONS: [Daemon; 6] = Daemon::ALL;
 
 impl Chaos {
     async fn start(seed: u64) -> Result<Self> {
-        let builder = Cluster::builder().nodes(2);
+        let families = if seed.is_multiple_of(2) { Families::Dual } else { Families::V4 };
+        let builder = Cluster::builder().nodes(2).families(families);
         let mut stack = Stack::start(builder, ApiChoice::Embedded, AgentOptions::default()).await?;
         lab::servers(&mut stack, 1).await?;
         let pods = BTreeMap::from([("node1-0".to_owned(), 1), ("node2-0".to_owned(), 2)]);

@@ -32,6 +32,8 @@ impl Drill {
             apply_server(&mut stack, &format!("{node}-set"), node).await?;
             stack.running(NAMESPACE, &format!("{node}-set"), PATIENCE).await?;
         }
+        // Nodes learn of each other in their own time.
+        lab::all_talk(&old).await?;
         Ok(Self { stack, old, round: 0 })
     }
 
@@ -107,6 +109,13 @@ struct Change {
 /// `kill -9` of a daemon of OVN or Open vSwitch on node1, pods come and go, it starts again.
 async fn killed(drill: &mut Drill, daemon: Daemon) -> Result<()> {
     let node = drill.stack.cluster().node(1).clone();
+    let mut pings = Vec::new();
+    // Between pods of the node: a userspace switch looks up its tunnels' routes anew whenever an interface comes or goes,
+    // and drops what it would send meanwhile. ovn-controller installs all flows anew when it starts.
+    if matches!(daemon, Daemon::Northd | Daemon::Nb | Daemon::Sb) {
+        let to = *lab::addresses(&drill.old[1]).first().context("no address")?;
+        pings.push(lab::Pings::start(&drill.old[0], to).await?);
+    }
     node.daemon(daemon).context("no such daemon")?.kill9().await?;
     let change = drill.change().await?;
     // Whoever only controls is not missed by running pods. The userspace datapath lives in vswitchd, which rests without
@@ -115,7 +124,12 @@ async fn killed(drill: &mut Drill, daemon: Daemon) -> Result<()> {
         lab::all_talk(&drill.old).await.with_context(|| format!("without {daemon:?}"))?;
     }
     node.start_daemon(daemon).await?;
-    drill.recovered(change).await.with_context(|| format!("{daemon:?} was killed"))
+    drill.recovered(change).await.with_context(|| format!("{daemon:?} was killed"))?;
+    for ping in pings {
+        let (sent, lost) = ping.lost().await?;
+        ensure!(lost == 0, "{daemon:?} was killed: {lost} of {sent} pings were lost");
+    }
+    Ok(())
 }
 
 #[test]
