@@ -9,7 +9,7 @@ use devcluster::{
 };
 use http::Request;
 use kube::api::DeleteParams;
-use ovsdb::{Row, blocking};
+use ovsdb::Row;
 use serde_json::{Value, json};
 
 /// How long anything may take before a test gives up.
@@ -43,7 +43,7 @@ pub(crate) async fn eventually<T>(what: &str, attempt: impl AsyncFn() -> Result<
 
 // --- databases ---
 
-/// All rows of some tables of a database; all tables without names.
+/// All rows of a database.
 pub(crate) async fn rows(socket: &Path, database: &str) -> Result<Vec<Arc<Row>>> {
     let options = ovsdb::Options::unix(socket, database).monitor(ovsdb::MonitorSpec::all());
     let replica = ovsdb::Replica::connect(options);
@@ -88,11 +88,6 @@ pub(crate) fn written_since(node: &Node, file: &str, offset: u64) -> Result<Vec<
     // A record is a line with length and hash, and a line of JSON.
     let records = tail.lines().filter(|line| line.starts_with('{'));
     records.map(|line| Ok(serde_json::from_str(line)?)).collect()
-}
-
-/// A connection for a single question, without a mirror.
-pub(crate) fn ask(node: &Node) -> Result<blocking::Connection> {
-    Ok(blocking::Connection::open(&node.ovs_socket(), "Open_vSwitch")?)
 }
 
 /// Empties a node's Northbound or Southbound database, whose server must be dead: it starts again with nothing.
@@ -318,9 +313,4 @@ fn http_get(address: &str, path: &str) -> Result<String> {
 /// Address families of a cluster as a number of addresses.
 pub(crate) fn count(families: Families) -> usize {
     usize::from(families.v4()) + usize::from(families.v6())
-}
-
-/// A JSON merge patch of an object's metadata.
-pub(crate) fn metadata(key: &str, entries: &Value) -> Value {
-    json!({ "metadata": { key: entries } })
 }
