@@ -141,7 +141,8 @@ fn script(bins: &Path, ovn: &Path, tests: &[PathBuf]) -> Result<String> {
         format!("cd {}", check::root()?.display()),
     ];
     let run = |what: String| format!("echo \"== {what}\"; {what} || result=1");
-    let me = std::env::current_exe()?;
+    // Not this program's own path: it may just have been built anew.
+    let me = bins.join("xtask");
     lines.push(run(format!("{} demo --built {}", me.display(), bins.display())));
     lines.extend(tests.iter().map(|test| run(format!("{} --test-threads=1", test.display()))));
     lines.push(format!("echo {VERDICT}$result"));
@@ -175,8 +176,8 @@ fn initramfs(work: &Path, kernel: &Kernel, script: &str) -> Result<PathBuf> {
     for module in MODULES {
         let root = kernel.root.display().to_string();
         let list = output("modprobe", &["-S", &kernel.version, "-d", &root, "--show-depends", module])?;
-        for path in list.lines().filter_map(|line| line.strip_prefix("insmod ")) {
-            let path = Path::new(path.trim());
+        for path in list.lines().filter_map(|line| line.strip_prefix("insmod ")?.split_whitespace().next()) {
+            let path = Path::new(path);
             let name = path.file_name().context("a module without a name")?.to_string_lossy().into_owned();
             if !order.contains(&name) {
                 fs::copy(path, tree.join("modules").join(&name))?;
