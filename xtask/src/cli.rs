@@ -117,7 +117,7 @@ pub(crate) struct Gen {
 pub(crate) fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Demo(demo) => demo::run(&demo),
-        Command::Test(test) if test.suite == Some(Suite::Kernel) => kernel::run(),
+        Command::Test(test) if test.suite == Some(Suite::Kernel) => kernel::run(&test.args),
         Command::Test(test) => test::run(&test.args),
         Command::Check => check::run(),
         Command::Bench(bench) => test::bench(&bench),
