@@ -8,13 +8,14 @@ use serde::Deserialize;
 use crate::check::root;
 
 /// Crates without I/O: what they may depend on, whole. A dependency that is optional is behind a feature for drivers.
-const PURE: [(&str, &[&str]); 8] = [
+const PURE: [(&str, &[&str]); 9] = [
     ("net", &[]),
     ("kapi", &["net"]),
     ("ovsdb", &[]),
     ("ovn", &["net", "ovsdb"]),
-    ("world", &["kapi", "net"]),
-    ("compile", &["kapi", "net", "ovn", "ovsdb", "world"]),
+    ("service", &["kapi", "net"]),
+    ("world", &["kapi", "net", "service"]),
+    ("compile", &["kapi", "net", "ovn", "ovsdb", "service", "world"]),
     ("cni", &["kapi", "net"]),
     ("config", &["net"]),
 ];
@@ -26,9 +27,9 @@ const OTHERS: [(&str, &[&str]); 12] = [
     ("host", &["net"]),
     ("kube-io", &["kapi", "net"]),
     ("telemetry", &[]),
-    ("controller", &["compile", "kapi", "kube-io", "net", "ovn", "ovsdb", "telemetry", "world"]),
+    ("controller", &["compile", "kapi", "kube-io", "net", "ovn", "ovsdb", "service", "telemetry", "world"]),
     ("cluster-manager", &["kapi", "kube-io", "net", "telemetry", "world"]),
-    ("node", &["cni", "host", "kapi", "kube-io", "net", "ovn", "ovsdb", "telemetry"]),
+    ("node", &["cni", "host", "kapi", "kube-io", "net", "ovn", "ovsdb", "service", "telemetry"]),
     ("devapi", &[]),
     ("scenario", &["kapi", "net", "ovn", "ovsdb"]),
     ("devcluster", &["devapi", "kapi", "net"]),
@@ -48,6 +49,7 @@ const OTHERS: [(&str, &[&str]); 12] = [
             "node",
             "ovn",
             "ovsdb",
+            "service",
             "telemetry",
             "world",
         ],
