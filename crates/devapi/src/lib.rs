@@ -12,10 +12,12 @@
 //! - admission webhooks and policies, quotas, limit ranges, disruption budgets on eviction;
 //! - authorization: every known token may do everything;
 //! - controllers, garbage collection by owner and the token volume of pods; only deleted namespaces and
-//!   CustomResourceDefinitions are finished, and every namespace gets its `default` service account;
+//!   CustomResourceDefinitions are finished, every namespace gets its `default` service account, and Services with a
+//!   selector get their EndpointSlices (not the older Endpoints);
 //! - protobuf replies (requests are read), exec, attach and port-forward; logs are empty.
 
 mod discovery;
+mod endpoints;
 mod error;
 pub mod external;
 mod faults;

@@ -7,6 +7,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    endpoints,
     error::ApiError,
     faults::Faults,
     http::{Api, serve_request},
@@ -161,6 +162,7 @@ async fn accept(
 ) {
     let mut tasks = JoinSet::new();
     tasks.spawn(lifecycle::run(api.store.clone()));
+    tasks.spawn(endpoints::run(api.store.clone()));
     if schedule {
         tasks.spawn(scheduler::run(api.store.clone()));
     }
