@@ -114,7 +114,7 @@ async fn killed(drill: &mut Drill, daemon: Daemon) -> Result<()> {
     // and drops what it would send meanwhile. ovn-controller installs all flows anew when it starts.
     if matches!(daemon, Daemon::Northd | Daemon::Nb | Daemon::Sb) {
         let to = *lab::addresses(&drill.old[1]).first().context("no address")?;
-        pings.push(lab::Pings::start(&drill.old[0], to).await?);
+        pings.push(lab::pings::Pings::start(&drill.old[0], to).await?);
     }
     node.daemon(daemon).context("no such daemon")?.kill9().await?;
     let change = drill.change().await?;
@@ -126,8 +126,8 @@ async fn killed(drill: &mut Drill, daemon: Daemon) -> Result<()> {
     node.start_daemon(daemon).await?;
     drill.recovered(change).await.with_context(|| format!("{daemon:?} was killed"))?;
     for ping in pings {
-        let (sent, lost) = ping.lost().await?;
-        ensure!(lost == 0, "{daemon:?} was killed: {lost} of {sent} pings were lost");
+        let count = ping.end().await?;
+        ensure!(count.lost == 0, "{daemon:?} was killed: pings were lost: {count:?}");
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use devcluster::{
     AgentOptions, ApiChoice, Cluster, Datapath, Families, GATEWAY, Node, PodHandle, Process, Program, Stack,
 };
-use lab::{MTU, Pings, addresses, at, eventually, probe, ready, run, servers};
+use lab::{MTU, addresses, at, eventually, pings::Pings, probe, ready, run, servers};
 
 /// Bytes of a datagram that fits the underlay but not a pod's interface.
 const TOO_LARGE: usize = 1400;
@@ -209,20 +209,12 @@ fn plain_network_cards_become_uplinks_while_the_nodes_stay_reachable() -> Result
             without_bridge(node, families).await?;
         }
         let options = AgentOptions { gateway_interface: String::new(), ..AgentOptions::default() };
-        let argv = ["ping", "-q", "-i0.02", "-W5", "172.18.0.1"].map(str::to_owned).to_vec();
-        let pings = cluster.underlay().spawn(Program { argv, ..Program::default() }).await?;
+        let pings = Pings::on(cluster.underlay(), "172.18.0.1".parse()?).await?;
+        pings.more(1).await?;
         let site = Site::on(cluster, options).await?;
-        const SIGINT: i32 = 2;
-        pings.signal(SIGINT).await?;
-        let said = pings.wait().await?.stdout;
-        let counts: Vec<u32> = said
-            .lines()
-            .filter(|line| line.contains("transmitted"))
-            .flat_map(|line| line.split(", ").filter_map(|part| part.split(' ').next()?.parse().ok()))
-            .collect();
-        // The moment the switch needs to take the card, at 20 ms a ping.
-        let [sent, received, ..] = counts[..] else { anyhow::bail!("ping said {said:?}") };
-        ensure!(sent > 10 && sent - received < 50, "{received} of {sent} pings came back");
+        let count = pings.end().await?;
+        // The moment the switch needs to take the card, and not again and again.
+        ensure!(count.gaps <= 1, "the node came and went: {count:?}");
         site.everything_is_reached("shared").await?;
         let node = site.stack.cluster().node(1);
         ensure!(node.ovn(&["ovs-vsctl", "port-to-br", "eth0"]).await?.trim() == "breth0");
@@ -356,8 +348,8 @@ fn restarts_of_the_agent_lose_nothing() -> Result<()> {
             site.stack.restart_agent(1).await?;
             ready(site.stack.cluster().node(1)).await?;
         }
-        let (sent, lost) = pings.lost().await?;
-        ensure!(sent > 20 && lost == 0, "{lost} of {sent} pings were lost");
+        let count = pings.end().await?;
+        ensure!(count.lost == 0, "pings were lost: {count:?}");
         site.stack.stop().await
     })
 }

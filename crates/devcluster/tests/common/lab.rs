@@ -1,12 +1,13 @@
 //! What tests on whole clusters share: a runtime, bounded waits, contents of databases, pods that answer and questions to
 //! them.
 
+#[path = "pings.rs"]
+pub(crate) mod pings;
+
 use std::{future::Future, net::IpAddr, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
-use devcluster::{
-    Daemon, Families, Node, PodHandle, Process, Program, Stack, api, binaries, mk_namespace, mk_pod,
-};
+use devcluster::{Daemon, Families, Node, PodHandle, Stack, api, binaries, mk_namespace, mk_pod};
 use http::Request;
 use kube::api::DeleteParams;
 use ovsdb::Row;
@@ -252,35 +253,6 @@ pub(crate) async fn all_talk(pods: &[PodHandle]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Pings every 20 ms until [`Pings::lost`] is called.
-pub(crate) struct Pings(Process);
-
-impl Pings {
-    /// Starts, and waits for the first answer.
-    pub(crate) async fn start(from: &PodHandle, to: IpAddr) -> Result<Self> {
-        let to = to.to_string();
-        from.exec(&["ping", "-c1", "-W5", &to]).await?;
-        let argv = ["ping", "-O", "-i0.02", "-W5", &to].map(str::to_owned).to_vec();
-        Ok(Self(from.spawn(Program { argv, ..Program::default() }).await?))
-    }
-
-    /// Stops and tells (sent, lost).
-    pub(crate) async fn lost(self) -> Result<(u32, u32)> {
-        const SIGINT: i32 = 2;
-        self.0.signal(SIGINT).await?;
-        let said = self.0.wait().await?.stdout;
-        // "250 packets transmitted, 250 received, …"
-        let line = said.lines().find(|line| line.contains("transmitted")).context("ping counted nothing")?;
-        let number =
-            |at: usize| line.split(',').nth(at).and_then(|part| part.split_whitespace().next()?.parse().ok());
-        let (Some(sent), Some(received)) = (number(0), number(1)) else { bail!("ping said {said:?}") };
-        // The last one may still be on its way when ping is stopped; it has not been complained about.
-        let missed = said.lines().filter(|line| line.starts_with("no answer yet")).count();
-        let lost: u32 = u32::saturating_sub(sent, received);
-        Ok((sent, lost.min(u32::try_from(missed).unwrap_or(u32::MAX))))
-    }
 }
 
 // --- the agent from outside ---
