@@ -23,7 +23,7 @@ const PURE: [(&str, &[&str]); 9] = [
 const PURE_OUTSIDE: [&str; 7] = ["base64", "ipnet", "serde", "serde_json", "sha1", "sha2", "thiserror"];
 
 /// Crates with I/O and processes: which of ours they may depend on.
-const OTHERS: [(&str, &[&str]); 12] = [
+const OTHERS: [(&str, &[&str]); 13] = [
     ("host", &["net"]),
     ("kube-io", &["kapi", "net"]),
     ("telemetry", &[]),
@@ -32,6 +32,7 @@ const OTHERS: [(&str, &[&str]); 12] = [
     ("node", &["cni", "host", "kapi", "kube-io", "net", "ovn", "ovsdb", "service", "telemetry"]),
     ("devapi", &[]),
     ("scenario", &["kapi", "net", "ovn", "ovsdb"]),
+    ("policy-model", &[]),
     ("devcluster", &["devapi", "kapi", "net"]),
     ("ovn-k8s-cni-overlay", &["cni", "host", "net", "ovsdb"]),
     (
