@@ -8,14 +8,15 @@ use serde::Deserialize;
 use crate::check::root;
 
 /// Crates without I/O: what they may depend on, whole. A dependency that is optional is behind a feature for drivers.
-const PURE: [(&str, &[&str]); 9] = [
+const PURE: [(&str, &[&str]); 10] = [
     ("net", &[]),
     ("kapi", &["net"]),
+    ("policy", &["kapi", "net"]),
     ("ovsdb", &[]),
     ("ovn", &["net", "ovsdb"]),
     ("service", &["kapi", "net"]),
-    ("world", &["kapi", "net", "service"]),
-    ("compile", &["kapi", "net", "ovn", "ovsdb", "service", "world"]),
+    ("world", &["kapi", "net", "policy", "service"]),
+    ("compile", &["kapi", "net", "ovn", "ovsdb", "policy", "service", "world"]),
     ("cni", &["kapi", "net"]),
     ("config", &["net"]),
 ];
@@ -27,7 +28,10 @@ const OTHERS: [(&str, &[&str]); 13] = [
     ("host", &["net"]),
     ("kube-io", &["kapi", "net"]),
     ("telemetry", &[]),
-    ("controller", &["compile", "kapi", "kube-io", "net", "ovn", "ovsdb", "service", "telemetry", "world"]),
+    (
+        "controller",
+        &["compile", "kapi", "kube-io", "net", "ovn", "ovsdb", "policy", "service", "telemetry", "world"],
+    ),
     ("cluster-manager", &["kapi", "kube-io", "net", "telemetry", "world"]),
     ("node", &["cni", "host", "kapi", "kube-io", "net", "ovn", "ovsdb", "service", "telemetry"]),
     ("devapi", &[]),
@@ -50,6 +54,7 @@ const OTHERS: [(&str, &[&str]); 13] = [
             "node",
             "ovn",
             "ovsdb",
+            "policy",
             "service",
             "telemetry",
             "world",

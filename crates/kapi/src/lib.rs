@@ -3,10 +3,12 @@
 //!
 //! Objects keep just the fields some feature uses: a node process holds thousands of them.
 
+mod admin_policy;
 pub mod annotations;
 mod endpoint_slice;
 mod meta;
 mod namespace;
+mod network_policy;
 mod node;
 mod object;
 mod pod;
@@ -16,15 +18,24 @@ mod selector_text;
 mod service;
 mod time;
 
+pub use admin_policy::{
+    AdminEgressRule, AdminIngressRule, AdminNetworkPolicy, AdminPeer, AdminPolicyPods, AdminPolicySpec,
+    AdminPort, AdminPortNumber, AdminPortRange, BaselineAdminNetworkPolicy, ClusterNetworkPolicy,
+    ClusterPort, ClusterPortRange, ClusterPorts, ClusterProtocol, NamespacedPods,
+};
 pub use endpoint_slice::{
     Endpoint, EndpointConditions, EndpointHints, EndpointPort, EndpointSlice, HintFor, LAST_CHANGE_TRIGGER,
     SERVICE_NAME, TargetRef,
 };
 pub use meta::Meta;
 pub use namespace::Namespace;
+pub use network_policy::{
+    IpBlock, NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer,
+    NetworkPolicyPort, NetworkPolicySpec,
+};
 pub use node::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus};
 pub use object::{Object, ObjectKey, Resource};
-pub use pod::{Pod, PodIp, PodKey, PodPhase, PodSpec, PodStatus};
+pub use pod::{NamedPort, Pod, PodIp, PodKey, PodPhase, PodSpec, PodStatus};
 pub use port::{IntOrString, Protocol};
 pub use selector::{LabelSelector, Operator, Requirement};
 pub use selector_text::ParseSelectorError;

@@ -23,6 +23,9 @@ pub struct Meta {
     /// Opaque version for optimistic concurrency and watches.
     #[serde(deserialize_with = "or_default")]
     pub resource_version: String,
+    /// Counts the changes of the spec.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
     /// RFC 3339 time of creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<String>,

@@ -32,6 +32,62 @@ pub struct PodSpec {
     /// Whether the pod uses its node's network.
     #[serde(skip_serializing_if = "std::ops::Not::not", deserialize_with = "or_default")]
     pub host_network: bool,
+    /// Ports of containers that have a name. Not written back.
+    #[serde(rename = "containers", deserialize_with = "container_ports", skip_serializing)]
+    pub named_ports: Vec<NamedPort>,
+    /// Ports of sidecars that have a name. Not written back.
+    #[serde(rename = "initContainers", deserialize_with = "sidecar_ports", skip_serializing)]
+    pub sidecar_ports: Vec<NamedPort>,
+}
+
+/// A port of a container that has a name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NamedPort {
+    /// Its name.
+    pub name: String,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// Its number.
+    pub port: u16,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Container {
+    #[serde(default, deserialize_with = "or_default")]
+    ports: Vec<ContainerPort>,
+    #[serde(default)]
+    restart_policy: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ContainerPort {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    protocol: Option<String>,
+    #[serde(default)]
+    container_port: u16,
+}
+
+fn named(containers: impl Iterator<Item = Container>) -> Vec<NamedPort> {
+    let ports = containers.flat_map(|container| container.ports);
+    let named = ports.filter_map(|port| {
+        let protocol = port.protocol.unwrap_or_else(|| "TCP".into());
+        Some(NamedPort { name: port.name?, protocol, port: port.container_port })
+    });
+    named.collect()
+}
+
+fn container_ports<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NamedPort>, D::Error> {
+    Ok(named(Option::<Vec<Container>>::deserialize(deserializer)?.unwrap_or_default().into_iter()))
+}
+
+/// Of the containers that run before the others only those count that stay.
+fn sidecar_ports<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NamedPort>, D::Error> {
+    let containers = Option::<Vec<Container>>::deserialize(deserializer)?.unwrap_or_default().into_iter();
+    Ok(named(containers.filter(|container| container.restart_policy.as_deref() == Some("Always"))))
 }
 
 /// The part of a pod's status we read.
@@ -132,6 +188,11 @@ impl Pod {
     /// Whether the pod should have a port on the cluster network: bound, not on the host's network, not ended.
     pub fn wants_network(&self) -> bool {
         !self.spec.node_name.is_empty() && !self.spec.host_network && !self.is_finished()
+    }
+
+    /// The ports that have a name, those of sidecars included.
+    pub fn named_ports(&self) -> impl Iterator<Item = &NamedPort> {
+        self.spec.named_ports.iter().chain(&self.spec.sidecar_ports)
     }
 
     /// Whether the pod is a static pod mirrored by its kubelet: the runtime knows it by another UID than the

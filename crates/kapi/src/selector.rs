@@ -41,24 +41,59 @@ pub enum Operator {
     Exists,
     /// The label is absent.
     DoesNotExist,
+    /// An operator we do not know; nothing satisfies it.
+    #[serde(other)]
+    Unknown,
 }
 
 impl LabelSelector {
-    /// Whether the labels satisfy every part of the selector.
+    /// Whether the labels satisfy every part of the selector. A part that means nothing is not satisfied.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
             && self.match_expressions.iter().all(|requirement| requirement.matches(labels))
     }
 }
 
+impl LabelSelector {
+    /// Why the selector does not mean anything, if so. It selects nothing then.
+    pub fn problem(&self) -> Option<String> {
+        self.match_expressions.iter().find_map(Requirement::problem)
+    }
+
+    /// Whether the selector says nothing, so that it selects everything.
+    pub fn is_empty(&self) -> bool {
+        self.match_labels.is_empty() && self.match_expressions.is_empty()
+    }
+}
+
 impl Requirement {
+    fn problem(&self) -> Option<String> {
+        let key = &self.key;
+        match self.operator {
+            Operator::In | Operator::NotIn if self.values.is_empty() => {
+                Some(format!("matchExpressions: operator {:?} on {key:?} needs values", self.operator))
+            }
+            Operator::Exists | Operator::DoesNotExist if !self.values.is_empty() => {
+                Some(format!("matchExpressions: operator {:?} on {key:?} takes no values", self.operator))
+            }
+            Operator::Unknown => Some(format!(
+                "matchExpressions: the operator on {key:?} is none of In, NotIn, Exists, DoesNotExist"
+            )),
+            _ => None,
+        }
+    }
+
     fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        if self.problem().is_some() {
+            return false;
+        }
         let value = labels.get(&self.key);
         match self.operator {
             Operator::In => value.is_some_and(|v| self.values.contains(v)),
             Operator::NotIn => value.is_none_or(|v| !self.values.contains(v)),
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
+            Operator::Unknown => false,
         }
     }
 }
@@ -79,6 +114,9 @@ mod tests {
             (r#"{"matchExpressions":[{"key":"tier","operator":"NotIn","values":["web"]}]}"#, true),
             (r#"{"matchExpressions":[{"key":"app","operator":"Exists"}]}"#, true),
             (r#"{"matchExpressions":[{"key":"app","operator":"DoesNotExist"}]}"#, false),
+            (r#"{"matchExpressions":[{"key":"tier","operator":"NotIn","values":[]}]}"#, false),
+            (r#"{"matchExpressions":[{"key":"app","operator":"Exists","values":["web"]}]}"#, false),
+            (r#"{"matchExpressions":[{"key":"app","operator":"Gt","values":["a"]}]}"#, false),
             (
                 r#"{"matchLabels":null,"matchExpressions":[{"key":"tier","operator":"Exists","values":null}]}"#,
                 false,
