@@ -10,6 +10,7 @@ use config::Config;
 use kube_io::Kube;
 use net::Family;
 use node::board::PodBoard;
+use node::services::ServiceBoard;
 use telemetry::Telemetry;
 use tokio_util::sync::CancellationToken;
 
@@ -84,8 +85,9 @@ async fn zone(
         let hooks = node::Hooks { observer: Some(pods), kube_auth: settings::kube_auth(config) };
         roles.push(Box::pin(ready_time(status.clone(), telemetry.clone(), stop.clone())));
         let stop = stop.clone();
+        let boards = node::Boards { pods: board, services: ServiceBoard::new() };
         roles.push(Box::pin(async move {
-            node::run(settings, kube, board, hooks, status, stop).await.context("node agent")
+            node::run(settings, kube, boards, hooks, status, stop).await.context("node agent")
         }));
     }
     Ok(())

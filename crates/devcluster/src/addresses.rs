@@ -46,6 +46,11 @@ impl Families {
         if self.v4() { IpAddr::V4(v4(host)) } else { IpAddr::V6(v6(host)) }
     }
 
+    /// Whether it has IPv4, or IPv6.
+    pub fn has(self, v4: bool) -> bool {
+        if v4 { self.v4() } else { self.v6() }
+    }
+
     /// Cluster subnets as flags and the API know them.
     pub fn cluster_subnets(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Linux plumbing: network namespaces, links, addresses, routes, rules, neighbours, sysctls, offloads.
+//! Linux plumbing: network namespaces, links, addresses, routes, rules, neighbours, sysctls, offloads, tracked connections.
 //!
 //! Everything is synchronous. A [`Handle`] is a route-netlink socket bound for ever to the namespace it was
 //! opened in, so it may be used from any thread; only what the kernel ties to the *calling thread's* namespace
@@ -15,6 +15,7 @@
 pub mod addr;
 pub mod announce;
 pub mod attach;
+pub mod conntrack;
 
 mod error;
 pub mod ethtool;

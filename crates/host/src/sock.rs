@@ -48,7 +48,12 @@ struct Inner {
 impl Handle {
     /// Opens a socket in the calling thread's network namespace.
     pub fn open() -> Result<Handle> {
-        let fd = route_socket(0, SockFlag::SOCK_CLOEXEC)?;
+        Handle::speaking(SockProtocol::NetlinkRoute)
+    }
+
+    /// The same for another netlink protocol.
+    pub(crate) fn speaking(protocol: SockProtocol) -> Result<Handle> {
+        let fd = listening_socket(protocol, 0, SockFlag::SOCK_CLOEXEC)?;
         for option in [NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK] {
             set_option(&fd, option);
         }

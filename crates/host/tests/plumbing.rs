@@ -305,3 +305,32 @@ fn notifications_arrive_in_order() {
         while !want(&events.recv_timeout(std::time::Duration::from_secs(10)).expect("an event is missing")) {}
     }
 }
+
+#[test]
+fn tracked_connections_are_listed_and_forgotten_one_by_one() {
+    let handle = fresh();
+    ip("link set lo up");
+    // Tracking starts with the first rule that needs it.
+    let rules = "table ip t {\nchain c {\ntype nat hook output priority -100\nip daddr 127.0.0.9 udp dport 53 dnat to 127.0.0.1:5353\n}\n}\n";
+    let mut nft = Command::new("nft");
+    let output = nft.arg(rules).output().expect("nft runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    drop(handle);
+    let server = std::net::UdpSocket::bind("127.0.0.1:5353").expect("a socket");
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let from = client.local_addr().expect("an address");
+    client.send_to(b"?", "127.0.0.9:53").expect("sent");
+    client.send_to(b"?", "127.0.0.1:5353").expect("sent");
+    server.recv(&mut [0; 8]).expect("received");
+    let conntrack = host::conntrack::Conntrack::open().expect("a socket");
+    let all = conntrack.connections().expect("a list");
+    let to = |ip: &str| -> std::net::SocketAddr { ip.parse().expect("an address") };
+    let translated = all.iter().find(|one| one.orig.dst == to("127.0.0.9:53")).expect("tracked");
+    assert_eq!((translated.orig.src, translated.reply.src), (from, to("127.0.0.1:5353")));
+    assert_eq!((translated.orig.protocol, translated.zone), (17, 0));
+    conntrack.forget(translated).expect("forgotten");
+    conntrack.forget(translated).expect("gone already");
+    let left = conntrack.matching(|one| one.orig.src == from).expect("a list");
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(left[0].orig.dst, to("127.0.0.1:5353"), "the other one stays");
+}

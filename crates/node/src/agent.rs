@@ -13,6 +13,7 @@
 mod facts;
 mod gateway;
 mod pass;
+mod services;
 mod wake;
 
 use std::future::Future;
@@ -21,10 +22,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use host::Handle;
+use kapi::annotations::GatewayMode;
 use kube_io::{Backoff, Kube, ObjectRef, Severity};
 use ovsdb::{Endpoint, Options, Replica};
 use tokio::sync::{Notify, oneshot, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -34,11 +36,12 @@ use crate::cni::diagnose::Diagnose;
 use crate::conf_file;
 use crate::encap_port;
 use crate::error::NodeError;
-use crate::gateway::apply::InPlace;
+use crate::gateway::apply::{InPlace, run_dir};
 use crate::host_watch::HostWatch;
 use crate::kube_feed::{self, NodeFeed, OwnNode, RemoteNodes};
 use crate::ovs;
 use crate::run::diagnosis;
+use crate::services::{HostServices, ServiceBoard};
 use crate::settings::Settings;
 use crate::status::{Awaited, Status};
 
@@ -58,12 +61,21 @@ pub struct Shared {
     pub board: PodBoard,
 }
 
+/// What the agent is told by others in the process, or tells itself where there are none.
+#[derive(Debug, Clone, Default)]
+pub struct Boards {
+    /// The pods of this node. Unless [`Settings::watch_pods`] is set, somebody else keeps them.
+    pub pods: PodBoard,
+    /// The cluster's services. Unless [`Settings::watch_services`] is set, somebody else tells them.
+    pub services: ServiceBoard,
+}
+
 /// Runs the agent until it is cancelled or cannot go on. `serve` starts the CNI server: it returns once the server
 /// listens, and the future it returns ends only when the server fails.
 pub async fn run_with<S, F>(
     settings: Settings,
     kube: Kube,
-    board: PodBoard,
+    boards: Boards,
     status: Status,
     cancel: CancellationToken,
     serve: impl FnOnce(Shared) -> S,
@@ -73,6 +85,7 @@ where
     F: Future<Output = NodeError>,
 {
     let settings = Arc::new(settings);
+    let Boards { pods: board, services } = boards;
     discard_stale_conf(&settings)?;
     let host_error = |what: &str, reason: String| NodeError::Host { what: what.to_owned(), reason };
     let host_watch =
@@ -97,6 +110,8 @@ where
         remote: remote.subscribe(),
         wake: wake.clone(),
         in_place: InPlace::default(),
+        services: HostServices::new(&settings.node, services.clone(), run_dir(&settings)),
+        service_bridge: None,
         table_touched: table_touched.clone(),
         status,
         started: false,
@@ -111,6 +126,12 @@ where
         }
         std::future::pending::<()>().await;
     };
+    let told_services = async {
+        if settings.watch_services && settings.gateway.mode != GatewayMode::Disabled {
+            kube_feed::follow_services(&kube, &settings.node, &services).await;
+        }
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
         () = cancel.cancelled() => Ok(()),
         outcome = agent.run(&wake, serve(shared)) => Err(outcome),
@@ -121,6 +142,7 @@ where
         () = kube_feed::follow_node(&kube, &settings.node, &node, &wake) => Ok(()),
         () = kube_feed::follow_remote_nodes(&kube, &settings.node, &remote, &wake) => Ok(()),
         () = pods => Ok(()),
+        () = told_services => Ok(()),
         () = encap_port::keep(&settings, &replica) => Ok(()),
     }
 }
@@ -148,6 +170,9 @@ struct Agent {
     wake: Arc<Notify>,
     /// Flows and firewall as far as they are known to be in place.
     in_place: InPlace,
+    services: HostServices,
+    /// The bridge that carries flows of services.
+    service_bridge: Option<String>,
     /// Somebody, perhaps we, changed the firewall table.
     table_touched: Arc<AtomicBool>,
     status: Status,
@@ -263,11 +288,20 @@ impl Agent {
             return;
         }
         let until = deadline.map_or(now + RESYNC, |deadline| deadline.min(now + RESYNC));
-        while timeout_at(until.min(self.reminded + REMINDER), wake.notified()).await.is_err() {
-            if Instant::now() >= until {
-                return;
+        let services = self.services.board();
+        loop {
+            let look = until.min(self.reminded + REMINDER);
+            tokio::select! {
+                biased;
+                () = wake.notified() => return,
+                () = services.changed() => if !self.follow_services().await { return },
+                () = tokio::time::sleep_until(look) => {
+                    if Instant::now() >= until {
+                        return;
+                    }
+                    self.remind_in_time().await;
+                }
             }
-            self.remind_in_time().await;
         }
     }
 

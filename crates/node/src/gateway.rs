@@ -15,8 +15,9 @@ pub mod flows;
 mod guard;
 pub mod host;
 pub mod nft;
-mod nft_text;
-mod ofctl;
+pub(crate) mod nft_text;
+pub(crate) mod ofctl;
+pub(crate) mod service_flows;
 pub mod takeover;
 
 use std::net::IpAddr;
@@ -69,6 +70,8 @@ pub struct Masquerade {
     pub ovn: IpAddr,
     /// The host's side, with the range's prefix length.
     pub host: IpNet,
+    /// Where OVN offers node ports with local endpoints only.
+    pub local_only: IpAddr,
     /// A next hop that nobody has.
     pub dummy: IpAddr,
 }
@@ -83,6 +86,7 @@ impl Masquerade {
         Some(Masquerade {
             ovn: nth_address(&range, 1)?,
             host: IpNet::new(nth_address(&range, 2)?, range.prefix_len()).ok()?,
+            local_only: nth_address(&range, 3)?,
             dummy: nth_address(&range, 4)?,
         })
     }

@@ -1,4 +1,5 @@
-//! What the agent follows in the Kubernetes API: its Node, and (when no controller in the process does) its pods.
+//! What the agent follows in the Kubernetes API: its Node, and (when no controller in the process does) its pods and the
+//! services.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -6,12 +7,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::StreamExt;
-use kapi::{Node, Object, Pod, PodKey};
+use kapi::{EndpointSlice, Node, Object, Pod, PodKey, Service, ServiceKey};
 use kube_io::{Change, Kube, Scope};
+use service::{Place, Services};
 use tokio::sync::{Notify, watch};
 use tracing::warn;
 
 use crate::board::{PodBoard, PodView};
+use crate::services::{HostService, ServiceBoard};
 
 /// Our Node object as last heard.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -115,6 +118,80 @@ pub async fn follow_pods(kube: &Kube, node: &str, board: &PodBoard) {
     let mut bad = BTreeSet::new();
     while let Some(change) = changes.next().await {
         apply_pod(board, node, &mut bad, change);
+    }
+}
+
+/// Follows Services and EndpointSlices for ever and tells the board.
+pub async fn follow_services(kube: &Kube, node: &str, board: &ServiceBoard) {
+    let mut services = kube.watch::<Service>(Scope::all());
+    let mut slices = kube.watch::<EndpointSlice>(Scope::all());
+    let mut feed = ServiceFeed::default();
+    loop {
+        let changed = tokio::select! {
+            Some(change) = services.next() => feed.service(change),
+            Some(change) = slices.next() => feed.slice(change),
+            else => return,
+        };
+        let place = Place { node, zone: None };
+        for key in changed {
+            board.set(key.clone(), HostService::of(&feed.table, &key, place));
+        }
+        if feed.listed == (true, true) {
+            board.set_complete();
+        }
+    }
+}
+
+/// Services joined with their slices, and which of both have been listed.
+#[derive(Default)]
+struct ServiceFeed {
+    table: Services,
+    listed: (bool, bool),
+    /// Objects that could not be read since the last list: they are not gone.
+    bad: (BTreeSet<ServiceKey>, BTreeSet<String>),
+}
+
+impl ServiceFeed {
+    fn service(&mut self, change: Change<Service>) -> Vec<ServiceKey> {
+        match change {
+            Change::Snapshot(all) => {
+                self.listed.0 = true;
+                self.table.replace_services(&all, &std::mem::take(&mut self.bad.0))
+            }
+            Change::Applied(service) => self.table.apply_service(&service),
+            Change::Deleted(key) => {
+                let service = ServiceKey::new(&key.namespace, &key.name);
+                // One of the same name created since has another UID and stays.
+                let known = self.table.service(&service).map(|known| &*known.uid);
+                match known.is_none_or(|uid| key.uid.is_empty() || *uid == *key.uid) {
+                    true => self.table.remove_service(&service),
+                    false => Vec::new(),
+                }
+            }
+            Change::Bad { key, error } => {
+                warn!(service = %key, error, "service cannot be read; keeping what is known of it");
+                self.bad.0.insert(ServiceKey::new(&key.namespace, &key.name));
+                Vec::new()
+            }
+            Change::Down { .. } | Change::Up => Vec::new(),
+        }
+    }
+
+    fn slice(&mut self, change: Change<EndpointSlice>) -> Vec<ServiceKey> {
+        match change {
+            Change::Snapshot(all) => {
+                self.listed.1 = true;
+                self.table.replace_slices(&all, &std::mem::take(&mut self.bad.1))
+            }
+            Change::Applied(slice) => self.table.apply_slice(&slice),
+            Change::Deleted(key) => self.table.remove_slice(&key.namespace, &key.name),
+            Change::Bad { key, error } => {
+                warn!(slice = %key, error, "EndpointSlice cannot be read; keeping what is known of it");
+                self.bad.1.insert(format!("{}/{}", key.namespace, key.name));
+                Vec::new()
+            }
+            Change::Down { .. } | Change::Up => Vec::new(),
+        }
     }
 }
 

@@ -19,12 +19,13 @@ pub mod mtu;
 mod ovn_controller;
 pub mod ovs;
 mod run;
+pub mod services;
 mod settings;
 mod status;
 mod unixctl;
 pub mod uplink;
 
-pub use agent::{Shared, run_with};
+pub use agent::{Boards, Shared, run_with};
 pub use cleanup::cleanup;
 pub use error::NodeError;
 pub use run::{Hooks, run};

@@ -11,8 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
-use crate::agent::{Shared, run_with};
-use crate::board::PodBoard;
+use crate::agent::{Boards, Shared, run_with};
 use crate::cni::diagnose::OvnDiagnosis;
 use crate::cni::{self, CniServer, CniSettings, Observer, Ports};
 use crate::error::NodeError;
@@ -38,12 +37,11 @@ pub struct Hooks {
 /// Runs the node agent until `cancel` fires or it cannot go on. Nothing is taken away when it ends: pods keep their
 /// network, and the next start finds everything as it is.
 ///
-/// `board` holds the pods of this node; unless [`Settings::watch_pods`] is set, somebody else keeps it. `status` says
-/// at any time what the agent waits for.
+/// `boards` hold what others in the process tell. `status` says at any time what the agent waits for.
 pub async fn run(
     settings: Settings,
     kube: Kube,
-    board: PodBoard,
+    boards: Boards,
     hooks: Hooks,
     status: Status,
     cancel: CancellationToken,
@@ -71,7 +69,7 @@ pub async fn run(
             })
         }
     };
-    let outcome = run_with(settings, kube, board, status, cancel, serve).await;
+    let outcome = run_with(settings, kube, boards, status, cancel, serve).await;
     stop.cancel();
     requests.close();
     if tokio::time::timeout(FAREWELL, requests.wait()).await.is_err() {
@@ -133,7 +131,7 @@ mod tests {
     fn the_agent_can_be_spawned() {
         fn spawnable<T: Send>(_: impl FnOnce(Settings, Kube, Status, CancellationToken) -> T) {}
         spawnable(|settings, kube, status, cancel| {
-            run(settings, kube, PodBoard::new(), Hooks::default(), status, cancel)
+            run(settings, kube, Boards::default(), Hooks::default(), status, cancel)
         });
     }
 }

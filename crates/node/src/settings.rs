@@ -43,6 +43,8 @@ pub struct Settings {
     pub cni_conf: CniConf,
     /// Whether the agent watches its pods itself. Off when a controller in the same process feeds the board.
     pub watch_pods: bool,
+    /// Whether the agent watches services itself. Off when a controller in the same process tells them.
+    pub watch_services: bool,
     /// Pods plumb themselves in the shim; the agent's server only hands out the facts.
     pub unprivileged: bool,
     /// Directory of the CNI server's socket.
@@ -205,6 +207,7 @@ impl Settings {
             gateway: Gateway::default(),
             cni_conf: CniConf::default(),
             watch_pods: true,
+            watch_services: true,
             unprivileged: false,
             cni_dir: PathBuf::from("/var/run/ovn-kubernetes/cni"),
             ovs_wait: Duration::from_secs(300),

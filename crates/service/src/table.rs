@@ -19,7 +19,7 @@ pub struct Services {
 
 #[derive(Debug, Default)]
 struct Entry {
-    service: Option<Box<Service>>,
+    service: Option<Arc<Service>>,
     /// By `namespace/name`, sorted.
     slices: Vec<(Arc<str>, Slice)>,
 }
@@ -36,6 +36,11 @@ impl Services {
     /// A service by name.
     pub fn service(&self, key: &ServiceKey) -> Option<&Service> {
         self.entries.get(key)?.service.as_deref()
+    }
+
+    /// A service by name, to keep beyond the table's next change.
+    pub fn shared(&self, key: &ServiceKey) -> Option<Arc<Service>> {
+        self.entries.get(key)?.service.clone()
     }
 
     /// All services.
@@ -59,7 +64,7 @@ impl Services {
     pub fn apply_service(&mut self, object: &kapi::Service) -> Changed {
         let meta = &object.metadata;
         let key = ServiceKey::new(&meta.namespace, &meta.name);
-        self.set_service(key, Service::read(object).map(Box::new))
+        self.set_service(key, Service::read(object).map(Arc::new))
     }
 
     /// A Service is gone.
@@ -131,7 +136,7 @@ impl Services {
         changed
     }
 
-    fn set_service(&mut self, key: ServiceKey, service: Option<Box<Service>>) -> Changed {
+    fn set_service(&mut self, key: ServiceKey, service: Option<Arc<Service>>) -> Changed {
         let entry = self.entries.entry(key.clone()).or_default();
         let same = entry.service == service;
         entry.service = service;

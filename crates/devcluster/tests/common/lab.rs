@@ -272,7 +272,8 @@ pub(crate) fn http(node: &Node, path: &str) -> Result<String> {
     node.in_network(|| http_get("127.0.0.1:9410", path))
 }
 
-fn http_get(address: &str, path: &str) -> Result<String> {
+/// Asks over HTTP.
+pub(crate) fn http_get(address: &str, path: &str) -> Result<String> {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;

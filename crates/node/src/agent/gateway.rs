@@ -88,7 +88,7 @@ impl Agent {
         first.map_or(Ok(()), Err)
     }
 
-    /// The firewall table. Written once all other nodes are known: a set that is filled later would let through what
+    /// The firewall table. Written once all other nodes and all services are known: a set that is filled later would let through what
     /// it is there to stop.
     pub(super) async fn write_firewall(
         &mut self,
@@ -99,6 +99,7 @@ impl Agent {
         let Some(remote_nodes) = self.remote_nodes() else {
             return Err(Stop::Await(Awaited::ApiServer { reason: None }));
         };
+        self.services_are_known()?;
         let userspace = bridge.filter(|bridge| bridge.userspace);
         let inputs = nft::Inputs {
             port: port.clone(),
@@ -106,7 +107,8 @@ impl Agent {
             userspace_uplink: userspace
                 .and_then(|bridge| self.replica.read(|cache| ovs::uplink(cache, &bridge.name))),
         };
-        let table = nft::desired(&self.settings, &inputs);
+        let mut table = nft::desired(&self.settings, &inputs);
+        self.services.fill(&mut table);
         if self.table_touched.swap(false, Ordering::AcqRel) {
             self.in_place.doubt_nft();
         }
@@ -139,6 +141,7 @@ impl Agent {
         let Some(remote_nodes) = self.remote_nodes() else {
             return Err(Stop::Await(Awaited::ApiServer { reason: None }));
         };
+        self.services_are_known()?;
         let inputs = flows::Inputs {
             bridge: bridge.clone(),
             ports,
@@ -146,9 +149,20 @@ impl Agent {
             node_subnets: port.addresses.iter().map(ipnet::IpNet::trunc).collect(),
             remote_nodes,
         };
-        let wanted = gateway::flows::desired(&self.settings, &inputs);
+        let mut wanted = gateway::flows::desired(&self.settings, &inputs);
+        wanted.extend(self.services.flows());
+        wanted.sort();
         pass.wrote |= self.in_place.flows(&self.settings, bridge, wanted, &self.wake).await?;
         Ok(())
+    }
+
+    /// What is written is complete: a service that is left out would lose its connections.
+    fn services_are_known(&self) -> Result<(), Stop> {
+        let needed = self.settings.gateway.mode != GatewayMode::Disabled;
+        match needed && !self.services.is_complete() {
+            true => Err(Stop::Await(Awaited::ApiServer { reason: None })),
+            false => Ok(()),
+        }
     }
 
     fn remote_nodes(&self) -> Option<Vec<std::net::IpAddr>> {

@@ -159,6 +159,7 @@ impl Agent {
             return Err(error.into());
         }
         let Some(port) = port else { return Err(Stop::Await(Awaited::NodeSubnets)) };
+        self.set_around(&view, &excluded, bridge.as_ref());
         // One that fails does not keep the other from being written.
         let firewall = self.write_firewall(pass, bridge.as_ref(), &port).await;
         let flows = match &bridge {

@@ -21,6 +21,8 @@ use super::nft::{TABLE, Table};
 use super::{Bridge, fdb, ofctl};
 use crate::error::NodeError;
 use crate::mgmt_port::{Failures, Rule};
+use crate::services::state::element;
+use crate::services::{Delta, Turn};
 use crate::settings::Settings;
 
 /// How long one of the programs may take.
@@ -88,6 +90,67 @@ impl InPlace {
         }
         self.flows = Some(Programmed { guard, bridge: identity, flows: wanted });
         Ok(wrote)
+    }
+
+    /// Makes the changes of services, and only them. False if it is not known what they would change: then everything has
+    /// to be looked at.
+    pub(crate) async fn services(
+        &mut self,
+        settings: &Settings,
+        bridge: Option<&str>,
+        delta: &Delta,
+    ) -> Result<bool, NodeError> {
+        let firewall = self.service_elements(settings, delta).await?;
+        let flows = match bridge {
+            Some(bridge) => self.service_flows(settings, bridge, delta).await?,
+            None => true,
+        };
+        Ok(firewall && flows)
+    }
+
+    async fn service_elements(&mut self, settings: &Settings, delta: &Delta) -> Result<bool, NodeError> {
+        if delta.elements.is_empty() && delta.rules.is_none() {
+            return Ok(true);
+        }
+        let Some(old) = self.nft.take() else { return Ok(false) };
+        let mut table = old.clone();
+        for Turn { place: (set, key), before, after } in &delta.elements {
+            if let Some(before) = before {
+                table.remove(set.0, &element(key, before.as_deref()));
+            }
+            if let Some(after) = after {
+                table.insert(set.0, element(key, after.as_deref()));
+            }
+        }
+        if let Some((chain, rules)) = &delta.rules {
+            table.set_rules(chain, rules.clone());
+        }
+        self.nft = Some(old);
+        self.nft(settings, table).await?;
+        Ok(true)
+    }
+
+    async fn service_flows(
+        &mut self,
+        settings: &Settings,
+        bridge: &str,
+        delta: &Delta,
+    ) -> Result<bool, NodeError> {
+        if delta.old_flows.is_empty() && delta.new_flows.is_empty() {
+            return Ok(true);
+        }
+        let Some(mut there) = self.flows.take_if(|there| there.guard.is_alive()) else { return Ok(false) };
+        let lines = ofctl::bundle(&delta.old_flows, &delta.new_flows);
+        if !lines.is_empty() {
+            let target = format!("unix:{}", run_dir(settings).join(format!("{bridge}.mgmt")).display());
+            send(settings, &target, &lines).await?;
+            debug!(bridge, changes = lines.len(), "flows of services corrected");
+        }
+        there.flows.retain(|flow| !delta.old_flows.contains(flow));
+        there.flows.extend(delta.new_flows.iter().cloned());
+        there.flows.sort();
+        self.flows = Some(there);
+        Ok(true)
     }
 
     /// Has the firewall table looked at anew, because somebody changed it.

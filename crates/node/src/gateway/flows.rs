@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use kapi::annotations::GatewayMode;
 use net::{Family, Mac};
 
+use super::service_flows::is_of_service;
 use super::{Bridge, Ports, families};
 use crate::settings::Settings;
 
@@ -33,9 +34,9 @@ const VLAN_PRESENT: u16 = 0x1000;
 /// What an Ethernet header adds to the MTU.
 const ETHERNET: u32 = 14;
 
-/// Cookies of flows that we write and delete; all other flows are somebody else's.
-pub fn is_ours(cookie: u64) -> bool {
-    [COOKIE, COOKIE_PMTUD, COOKIE_GARP].contains(&cookie)
+/// Whether we write and delete a flow; all other flows are somebody else's.
+pub(crate) fn is_ours(flow: &Flow) -> bool {
+    [COOKIE, COOKIE_PMTUD, COOKIE_GARP].contains(&flow.cookie) || is_of_service(flow)
 }
 
 /// One flow, in the words of `ovs-ofctl`.
@@ -70,19 +71,44 @@ pub struct Inputs {
 
 /// The words of one family.
 #[derive(Clone, Copy)]
-struct Words {
+pub(crate) struct Words {
     ip: &'static str,
-    src: &'static str,
-    dst: &'static str,
+    pub(crate) src: &'static str,
+    pub(crate) dst: &'static str,
     udp: &'static str,
     l4: [&'static str; 3],
+}
+
+/// The VLAN of the uplink; 0 = none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Vlan(pub(crate) u16);
+
+impl Vlan {
+    /// What a match needs so that packets from outside, which carry the node's VLAN, can lose it.
+    pub(crate) fn tagged(self) -> String {
+        if self.0 == 0 { String::new() } else { format!(",dl_vlan={}", self.0) }
+    }
+
+    /// To the host, which knows nothing of the VLAN. The match must have [`Vlan::tagged`].
+    pub(crate) fn to_host(self) -> &'static str {
+        if self.0 == 0 { "LOCAL" } else { "pop_vlan,LOCAL" }
+    }
+
+    /// From the host to another port.
+    pub(crate) fn leave_host(self, port: u16) -> String {
+        if self.0 == 0 {
+            return format!("output:{port}");
+        }
+        format!("push_vlan:0x8100,set_field:{}->vlan_vid,output:{port}", self.0 | VLAN_PRESENT)
+    }
 }
 
 const V4: Words = Words { ip: "ip", src: "nw_src", dst: "nw_dst", udp: "udp", l4: ["tcp", "udp", "sctp"] };
 const V6: Words =
     Words { ip: "ipv6", src: "ipv6_src", dst: "ipv6_dst", udp: "udp6", l4: ["tcp6", "udp6", "sctp6"] };
 
-fn words(family: Family) -> Words {
+/// The words of a family.
+pub(crate) fn words(family: Family) -> Words {
     match family {
         Family::V4 => V4,
         Family::V6 => V6,
@@ -142,25 +168,20 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// What a match needs so that packets from outside, which carry the node's VLAN, can lose it.
+    fn vlan(&self) -> Vlan {
+        Vlan(self.settings.gateway.vlan_id)
+    }
+
     fn tagged(&self) -> String {
-        match self.settings.gateway.vlan_id {
-            0 => String::new(),
-            vlan => format!(",dl_vlan={vlan}"),
-        }
+        self.vlan().tagged()
     }
 
-    /// To the host, which knows nothing of the VLAN. The match must have [`Plan::tagged`].
     fn host_output(&self) -> &'static str {
-        if self.settings.gateway.vlan_id == 0 { "LOCAL" } else { "pop_vlan,LOCAL" }
+        self.vlan().to_host()
     }
 
-    /// From the host to another port.
     fn leave_host(&self, port: u16) -> String {
-        match self.settings.gateway.vlan_id {
-            0 => format!("output:{port}"),
-            vlan => format!("push_vlan:0x8100,set_field:{}->vlan_vid,output:{port}", vlan | VLAN_PRESENT),
-        }
+        self.vlan().leave_host(port)
     }
 
     fn commit(&self, mark: u8) -> String {
@@ -394,7 +415,7 @@ impl Plan<'_> {
 }
 
 /// A prefix as `ovs-ofctl` prints it: without host bits, a single address without length.
-fn short(net: &IpNet) -> String {
+pub(crate) fn short(net: &IpNet) -> String {
     let net = net.trunc();
     if net.prefix_len() == net.max_prefix_len() { net.addr().to_string() } else { net.to_string() }
 }

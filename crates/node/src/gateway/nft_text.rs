@@ -56,7 +56,7 @@ pub struct Table {
     pub chains: Vec<Chain>,
 }
 
-// === impl Set, Hook ===
+// === impl Set, Chain, Hook ===
 
 impl Set {
     /// An empty set.
@@ -83,6 +83,21 @@ impl Set {
     fn same_but_elements(&self, other: &Set) -> bool {
         let bare = |set: &Set| Set { elements: BTreeSet::new(), ..set.clone() };
         bare(self) == bare(other)
+    }
+}
+
+impl Chain {
+    fn same_but_rules(&self, other: &Chain) -> bool {
+        self.name == other.name && self.comment == other.comment && self.hook == other.hook
+    }
+
+    /// Puts these rules in the place of the chain's.
+    fn rules_script(&self) -> String {
+        let mut script = format!("flush chain {TABLE} {}\n", self.name);
+        for rule in &self.rules {
+            let _ = writeln!(script, "add rule {TABLE} {} {rule}", self.name);
+        }
+        script
     }
 }
 
@@ -144,18 +159,45 @@ impl Table {
         format!("add table {TABLE}\ndelete table {TABLE}\n{}", self.text())
     }
 
+    /// Adds an element to a set or map; there is nothing to do where the table has none of the name.
+    pub fn insert(&mut self, set: &str, element: String) {
+        if let Some(set) = self.sets.iter_mut().find(|known| known.name == set) {
+            set.elements.insert(element);
+        }
+    }
+
+    /// Removes an element from a set or map.
+    pub fn remove(&mut self, set: &str, element: &str) {
+        if let Some(set) = self.sets.iter_mut().find(|known| known.name == set) {
+            set.elements.remove(element);
+        }
+    }
+
+    /// Replaces the rules of a chain, where the table has one of the name.
+    pub fn set_rules(&mut self, chain: &str, rules: Vec<String>) {
+        if let Some(chain) = self.chains.iter_mut().find(|known| known.name == chain) {
+            chain.rules = rules;
+        }
+    }
+
     /// The least script that leads from the table `old` to this one; none if they are the same.
     pub fn update_script(&self, old: &Table) -> Option<String> {
         if self == old {
             return None;
         }
-        let alike = self.chains == old.chains
+        let alike = self.chains.len() == old.chains.len()
+            && self.chains.iter().zip(&old.chains).all(|(new, old)| new.same_but_rules(old))
             && self.sets.len() == old.sets.len()
             && self.sets.iter().zip(&old.sets).all(|(new, old)| new.same_but_elements(old));
         if !alike {
             return Some(self.replace_script());
         }
         let mut script = String::new();
+        for (new, old) in self.chains.iter().zip(&old.chains) {
+            if new.rules != old.rules {
+                script.push_str(&new.rules_script());
+            }
+        }
         for (new, old) in self.sets.iter().zip(&old.sets) {
             let gone: BTreeSet<_> = old.elements.difference(&new.elements).cloned().collect();
             let fresh: BTreeSet<_> = new.elements.difference(&old.elements).cloned().collect();
@@ -253,7 +295,12 @@ mod tests {
             "delete element inet ovn-kubernetes s { 10.0.0.1 }\nadd element inet ovn-kubernetes s { 10.0.0.3 }\n"
         );
         let mut other = old.clone();
-        other.chains[0].rules.clear();
+        other.chains[0].rules = vec!["accept".into()];
+        assert_eq!(
+            other.update_script(&old).unwrap(),
+            "flush chain inet ovn-kubernetes c\nadd rule inet ovn-kubernetes c accept\n"
+        );
+        other.chains[0].hook = None;
         let script = other.update_script(&old).unwrap();
         assert!(
             script.starts_with("add table inet ovn-kubernetes\ndelete table inet ovn-kubernetes\ntable inet")

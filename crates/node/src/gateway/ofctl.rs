@@ -3,25 +3,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::flows::{Flow, is_ours};
+use super::service_flows::is_of_service;
 
 /// What identifies a flow to the switch.
 type Key = (u8, u16, BTreeSet<String>);
 
 /// Lines for `ovs-ofctl --bundle add-flows` that make the bridge carry `wanted`. Flows of others stay. Empty when there
-/// is nothing to do.
+/// is nothing to do. Ports of a service share flows that carry the cookie of any of them.
 pub(crate) fn bundle(current: &[Flow], wanted: &[Flow]) -> Vec<String> {
     let present: BTreeMap<Key, &Flow> = current.iter().map(|flow| (key(flow), flow)).collect();
     let desired: BTreeMap<Key, &Flow> = wanted.iter().map(|flow| (key(flow), flow)).collect();
     let mut lines = Vec::new();
     for (key, flow) in &present {
-        if is_ours(flow.cookie) && !desired.contains_key(key) {
+        if is_ours(flow) && !desired.contains_key(key) {
             lines.push(format!("delete_strict cookie={:#x}/-1,{}", flow.cookie, place(flow)));
         }
     }
     for (key, flow) in &desired {
-        let same = present
-            .get(key)
-            .is_some_and(|old| old.cookie == flow.cookie && split(&old.actions) == split(&flow.actions));
+        let same = present.get(key).is_some_and(|old| {
+            let cookie = old.cookie == flow.cookie || (is_of_service(old) && is_of_service(flow));
+            cookie && split(&old.actions) == split(&flow.actions)
+        });
         if !same {
             lines.push(add(flow));
         }

@@ -10,7 +10,6 @@ mod takeover;
 
 use std::time::Duration;
 
-use node::board::PodBoard;
 use node::{Awaited, NodeError, Settings, Status};
 use serde_json::json;
 use tokio::task::{JoinHandle, LocalSet};
@@ -37,7 +36,7 @@ impl Agent {
         let run = node::run_with(
             settings,
             api.kube(),
-            PodBoard::new(),
+            node::Boards::default(),
             status.clone(),
             cancel.clone(),
             move |_shared| async move {
@@ -368,7 +367,7 @@ fn with_its_cni_server_the_agent_listens_before_it_says_so_and_ends_cleanly() {
         let run = node::run(
             machine.settings(),
             api.kube(),
-            PodBoard::new(),
+            node::Boards::default(),
             node::Hooks::default(),
             status.clone(),
             cancel.clone(),
@@ -390,7 +389,7 @@ fn with_its_cni_server_the_agent_listens_before_it_says_so_and_ends_cleanly() {
         let run = node::run(
             machine.settings(),
             silent.kube(),
-            PodBoard::new(),
+            node::Boards::default(),
             node::Hooks::default(),
             status.clone(),
             cancel.clone(),

@@ -1,8 +1,12 @@
 //! A server that says who reached it, and the client that asks. Runs in pods of a development cluster.
 //!
+//! Which of several servers answers is asked with `who` (see there).
+//!
 //! TCP: the client sends `probe <bytes>` and that many bytes, the server answers with one line `peer <address>` and the
 //! same bytes. UDP: one datagram each way, the answer is `peer <address>` and the same bytes. A
 //! server asked in HTTP answers in HTTP.
+
+mod who;
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -14,7 +18,9 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-const USAGE: &str = "devcluster-probe serve [--port PORT] [--from ADDRESS]
+const USAGE: &str = "devcluster-probe serve [--port PORT] [--from ADDRESS] [--name NAME]
+devcluster-probe batch LABEL=tcp|udp|sctp:ADDRESS:PORT … [--count N] [--timeout-ms N]   which servers answer
+devcluster-probe steady tcp|udp|sctp:ADDRESS:PORT [--rate N] [--timeout-ms N]   a question and a line each, until killed
 devcluster-probe http ADDRESS:PORT [--timeout-ms N]
 devcluster-probe tcp|udp ADDRESS:PORT [--bytes N] [--timeout-ms N] [--from ADDRESS] [--tries N]
 devcluster-probe many ADDRESS:PORT [--count N] [--timeout-ms N]   N connections, all open at once, then used
@@ -27,6 +33,8 @@ struct Flags {
     from: Option<IpAddr>,
     tries: u32,
     count: usize,
+    rate: usize,
+    name: String,
 }
 
 fn main() -> ExitCode {
@@ -43,7 +51,15 @@ fn run() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let (words, flags) = parse(&args)?;
     match words.as_slice() {
-        ["serve"] => serve(flags.from, flags.port),
+        ["serve"] => serve(&flags),
+        ["batch", targets @ ..] => {
+            println!("{}", who::batch(targets, flags.count, flags.timeout)?);
+            Ok(())
+        }
+        ["steady", target] => {
+            println!("{}", who::steady(target, flags.rate, flags.timeout)?);
+            Ok(())
+        }
         [protocol @ ("tcp" | "udp" | "http" | "many"), target] => {
             let target: SocketAddr =
                 target.parse().with_context(|| format!("{target} is no ADDRESS:PORT (IPv6 in brackets)"))?;
@@ -70,8 +86,16 @@ fn run() -> Result<()> {
 }
 
 fn parse(args: &[String]) -> Result<(Vec<&str>, Flags)> {
-    let mut flags =
-        Flags { port: 8080, bytes: 1, timeout: Duration::from_secs(2), from: None, tries: 1, count: 1 };
+    let mut flags = Flags {
+        port: 8080,
+        bytes: 1,
+        timeout: Duration::from_secs(2),
+        from: None,
+        tries: 1,
+        count: 1,
+        rate: 10,
+        name: "server".to_owned(),
+    };
     let mut words = Vec::new();
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
@@ -82,6 +106,8 @@ fn parse(args: &[String]) -> Result<(Vec<&str>, Flags)> {
             "--timeout-ms" => flags.timeout = Duration::from_millis(value()?.parse()?),
             "--from" => flags.from = Some(value()?.parse()?),
             "--count" => flags.count = value()?.parse()?,
+            "--rate" => flags.rate = value()?.parse()?,
+            "--name" => flags.name = value()?.clone(),
             "--tries" => flags.tries = value()?.parse()?,
             word => words.push(word),
         }
@@ -91,28 +117,31 @@ fn parse(args: &[String]) -> Result<(Vec<&str>, Flags)> {
 
 // --- server ---
 
-fn serve(from: Option<IpAddr>, port: u16) -> Result<()> {
+fn serve(flags: &Flags) -> Result<()> {
+    let port = flags.port;
     // `::` takes IPv4 too; a namespace without IPv6 has only the other. Where there are several addresses, datagrams are
     // answered from the one they came to only by a server bound to it.
     let any = [[0u16; 8].into(), [0u8; 4].into()];
-    let places: Vec<SocketAddr> = match from {
+    let places: Vec<SocketAddr> = match flags.from {
         Some(address) => vec![(address, port).into()],
         None => any.into_iter().map(|address: IpAddr| (address, port).into()).collect(),
     };
     let udp = UdpSocket::bind(places.as_slice())?;
-    thread::spawn(move || answer_datagrams(&udp));
+    let name = flags.name.clone();
+    thread::spawn(move || answer_datagrams(&udp, &name));
+    who::serve_sctp(&flags.name, &places)?;
     let listener = TcpListener::bind(places.as_slice())?;
     for stream in listener.incoming() {
-        let stream = stream?;
+        let (stream, name) = (stream?, flags.name.clone());
         thread::spawn(move || {
             // A client that goes away is its own business.
-            let _ = answer(stream);
+            let _ = answer(stream, &name);
         });
     }
     Ok(())
 }
 
-fn answer(stream: TcpStream) -> Result<()> {
+fn answer(stream: TcpStream, name: &str) -> Result<()> {
     let peer = plain(stream.peer_addr()?);
     stream.set_nodelay(true)?;
     let mut writer = stream.try_clone()?;
@@ -124,6 +153,8 @@ fn answer(stream: TcpStream) -> Result<()> {
             let mut reply = format!("peer {peer}\n").into_bytes();
             (&mut reader).take(count).read_to_end(&mut reply)?;
             writer.write_all(&reply)?;
+        } else if line == "who\n" {
+            writer.write_all(who::answer(name, peer).as_bytes())?;
         } else {
             while reader.read_line(&mut line)? > 0 && !line.ends_with("\n\r\n") && !line.ends_with("\n\n") {}
             let body = format!("peer {peer}\n");
@@ -136,11 +167,14 @@ fn answer(stream: TcpStream) -> Result<()> {
     Ok(())
 }
 
-fn answer_datagrams(socket: &UdpSocket) {
+fn answer_datagrams(socket: &UdpSocket, name: &str) {
     let mut buffer = vec![0; 65_536];
     while let Ok((count, peer)) = socket.recv_from(&mut buffer) {
         let mut reply = format!("peer {}\n", plain(peer)).into_bytes();
         reply.extend(&buffer[..count]);
+        if &buffer[..count] == b"who\n" {
+            reply = who::answer(name, plain(peer)).into_bytes();
+        }
         let _ = socket.send_to(&reply, peer);
     }
 }
