@@ -52,6 +52,8 @@ pub struct Pod {
     pub finished: bool,
     /// Its own addresses; none on the node's network.
     pub addresses: Vec<IpAddr>,
+    /// The node's addresses, of a pod on the node's network.
+    pub host_addresses: Vec<IpAddr>,
     /// Ports its containers declare.
     pub ports: Vec<ContainerPort>,
 }
@@ -113,8 +115,6 @@ pub struct End<'a> {
     pub ip: IpAddr,
     /// The pod, if it has an address of its own.
     pub pod: Option<&'a Pod>,
-    /// The pod on the node's network, if the end was given as one.
-    pub host_pod: Option<&'a Pod>,
     /// The node, if the end is on a node's own network.
     pub node: Option<&'a str>,
 }
@@ -160,9 +160,9 @@ impl Cluster {
 
     fn end(&self, party: &Party, v6: bool, face: fn(&Node) -> &Vec<IpAddr>) -> Option<End<'_>> {
         let of_family = |list: &[IpAddr]| list.iter().copied().find(|ip| ip.is_ipv6() == v6);
-        let on_node = |name: &str, host_pod| {
+        let on_node = |name: &str| {
             let (name, node) = self.nodes.get_key_value(name)?;
-            Some(End { ip: of_family(face(node))?, pod: None, host_pod, node: Some(name) })
+            Some(End { ip: of_family(face(node))?, pod: None, node: Some(name) })
         };
         match party {
             Party::Pod(namespace, name) => {
@@ -170,18 +170,18 @@ impl Cluster {
                 if pod.finished {
                     None
                 } else if pod.host_network {
-                    on_node(&pod.node, Some(pod))
+                    on_node(&pod.node)
                 } else {
-                    Some(End { ip: of_family(&pod.addresses)?, pod: Some(pod), host_pod: None, node: None })
+                    Some(End { ip: of_family(&pod.addresses)?, pod: Some(pod), node: None })
                 }
             }
-            Party::Node(name) => on_node(name, None),
+            Party::Node(name) => on_node(name),
             Party::Address(ip) if ip.is_ipv6() != v6 => None,
             Party::Address(ip) => {
                 let pod = self.pods.values().find(|pod| pod.is_peer() && pod.addresses.contains(ip));
                 let node = self.nodes.iter().find(|(_, node)| face(node).contains(ip));
                 let node = node.map(|(name, _)| name.as_str());
-                Some(End { ip: *ip, pod, host_pod: None, node: node.filter(|_| pod.is_none()) })
+                Some(End { ip: *ip, pod, node: node.filter(|_| pod.is_none()) })
             }
         }
     }
@@ -219,16 +219,16 @@ impl Pod {
         let annotated = get(metadata, "annotations")
             .and_then(|annotations| text(annotations, "k8s.ovn.org/pod-networks"))
             .and_then(|networks| serde_json::from_str::<Value>(networks).ok());
-        let mut addresses: Vec<IpAddr> = Vec::new();
-        if !host_network {
-            if let Some(networks) = &annotated {
+        let in_status = list(status, "podIPs").iter();
+        let in_status = in_status.filter_map(|ip| text(ip, "ip")?.parse::<IpAddr>().ok()).collect();
+        let (addresses, host_addresses) = match &annotated {
+            _ if host_network => (Vec::new(), in_status),
+            Some(networks) => {
                 let ips = list(&networks["default"], "ip_addresses").iter();
-                addresses.extend(ips.filter_map(|ip| ip.as_str()?.split('/').next()?.parse::<IpAddr>().ok()));
-            } else {
-                let ips = list(status, "podIPs").iter();
-                addresses.extend(ips.filter_map(|ip| text(ip, "ip")?.parse::<IpAddr>().ok()));
+                (ips.filter_map(|ip| ip.as_str()?.split('/').next()?.parse().ok()).collect(), Vec::new())
             }
-        }
+            None => (in_status, Vec::new()),
+        };
         let containers = list(spec, "containers").iter();
         let ports = containers.flat_map(|container| list(container, "ports")).filter_map(|port| {
             let protocol = Protocol::parse(text(port, "protocol").unwrap_or("TCP"))?;
@@ -243,6 +243,7 @@ impl Pod {
             host_network,
             finished: matches!(text(status, "phase"), Some("Succeeded" | "Failed")),
             addresses,
+            host_addresses,
             ports: ports.collect(),
         }
     }

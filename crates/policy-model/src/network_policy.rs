@@ -2,10 +2,13 @@
 
 use serde_json::Value;
 
-use crate::cluster::{Cluster, End, Protocol};
+use crate::cluster::{Cluster, End, Pod, Protocol};
 use crate::json::{get, list, number, text};
 use crate::selector::selects;
 use crate::verdict::{Decision, Direction, PolicyName, Question, Rule, Why};
+
+/// The namespace that stands for the nodes (`host-network-namespace` in the configuration).
+const HOST_NETWORK: &str = "ovn-host-network";
 
 /// What the network policies say about a connection of `subject`; none if no policy selects the pod in this direction.
 ///
@@ -67,14 +70,33 @@ fn is_peer(cluster: &Cluster, own_namespace: &str, peer: &Value, end: &End<'_>) 
     if namespaces.is_none() && pods.is_none() {
         return false;
     }
-    let Some(pod) = end.pod.filter(|pod| pod.is_peer()) else { return false };
+    let is_selected = |pod: &Pod| {
+        let in_namespace = match namespaces {
+            None => pod.namespace == own_namespace,
+            Some(selector) => {
+                cluster.namespaces.get(&pod.namespace).is_some_and(|labels| selects(selector, labels))
+            }
+        };
+        in_namespace && pods.is_none_or(|selector| selects(selector, &pod.labels))
+    };
+    if let Some(pod) = end.pod.filter(|pod| pod.is_peer()) {
+        return is_selected(pod);
+    }
+    // The API leaves pods on their node's network to the implementation. Here they are found where a podSelector is
+    // written, and then stand for their node's addresses.
+    let mut on_nodes = cluster.pods.values().filter(|pod| pod.host_network && !pod.finished);
+    if pods.is_some() && on_nodes.any(|pod| pod.host_addresses.contains(&end.ip) && is_selected(pod)) {
+        return true;
+    }
+    // A namespace stands for the nodes themselves, where all pods of namespaces are meant.
+    let all_pods = pods.is_none_or(|selector| *selector == serde_json::json!({}));
     let in_namespace = match namespaces {
-        None => pod.namespace == own_namespace,
+        None => own_namespace == HOST_NETWORK,
         Some(selector) => {
-            cluster.namespaces.get(&pod.namespace).is_some_and(|labels| selects(selector, labels))
+            cluster.namespaces.get(HOST_NETWORK).is_some_and(|labels| selects(selector, labels))
         }
     };
-    in_namespace && pods.is_none_or(|selector| selects(selector, &pod.labels))
+    all_pods && in_namespace && cluster.nodes.values().any(|node| node.seen_as.contains(&end.ip))
 }
 
 fn is_in_block(block: &Value, end: &End<'_>) -> bool {

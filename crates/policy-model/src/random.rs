@@ -114,9 +114,9 @@ mod tests {
     #[test]
     fn every_kind_decides_both_ways() {
         let mut seen: BTreeMap<(&str, bool), usize> = BTreeMap::new();
-        for seed in 0..40 {
+        for seed in 0..60 {
             let cluster = Cluster::new(&cluster(seed, Shape::SMALL));
-            for traffic in traffic(&cluster).iter().step_by(7) {
+            for traffic in traffic(&cluster).iter().step_by(11) {
                 let Some(verdict) = verdict(&cluster, traffic) else { continue };
                 for decision in [verdict.egress, verdict.ingress] {
                     let kind = match &decision.why {
@@ -143,7 +143,7 @@ mod tests {
             ("exempt", true),
         ] {
             let count = seen.get(&wanted).copied().unwrap_or(0);
-            assert!(count * 400 > total, "{wanted:?} decides {count} of {total}: {seen:?}");
+            assert!(count * 500 > total, "{wanted:?} decides {count} of {total}: {seen:?}");
         }
     }
 }

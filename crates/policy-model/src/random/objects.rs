@@ -18,6 +18,10 @@ pub(super) fn objects(dice: &mut Dice, shape: Shape) -> Vec<Value> {
         objects.push(json!({ "apiVersion": "v1", "kind": "Namespace",
             "metadata": { "name": name, "labels": labels(dice, &["team", "env"]) } }));
     }
+    if dice.chance(50) {
+        objects.push(json!({ "apiVersion": "v1", "kind": "Namespace",
+            "metadata": { "name": "ovn-host-network", "labels": labels(dice, &["team", "env"]) } }));
+    }
     let mut used = vec![2; shape.nodes + 1];
     let count = shape.pods / 2 + dice.below(shape.pods / 2 + 1);
     for at in 0..count {

@@ -22,7 +22,7 @@ pub(super) fn policies(dice: &mut Dice, shape: Shape, objects: &[Value]) -> Vec<
     addresses.extend(nodes.map(ToString::to_string));
     let mut maker = Maker { dice, addresses };
     let mut all = Vec::new();
-    for at in 0..maker.dice.below(2 * shape.policies + 1) {
+    for at in 0..maker.dice.below(shape.policies + 3) {
         all.push(maker.network_policy(at));
     }
     // The API leaves open who wins among equal priorities, so there are none.
@@ -32,14 +32,14 @@ pub(super) fn policies(dice: &mut Dice, shape: Shape, objects: &[Value]) -> Vec<
         let priority = priority(maker.dice);
         all.push(maker.admin(at, priority));
     }
+    // Where both kinds of baseline exist, nothing says which goes first.
+    let baseline = maker.dice.below(3);
     for at in 0..maker.dice.below(shape.policies + 1) {
         let priority = priority(maker.dice);
-        // Where both kinds of baseline exist, nothing says which goes first.
-        let tier = if at % 2 == 0 { "Admin" } else { "Baseline" };
+        let tier = if baseline == 0 && at % 2 == 0 { "Baseline" } else { "Admin" };
         all.push(maker.cluster_policy(at, priority, tier));
     }
-    let has_baseline = all.iter().any(|policy| policy["spec"]["tier"] == "Baseline");
-    if !has_baseline && maker.dice.chance(60) {
+    if baseline == 1 {
         all.push(maker.baseline());
     }
     all
