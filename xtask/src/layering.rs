@@ -24,7 +24,7 @@ const PURE: [(&str, &[&str]); 10] = [
 const PURE_OUTSIDE: [&str; 7] = ["base64", "ipnet", "serde", "serde_json", "sha1", "sha2", "thiserror"];
 
 /// Crates with I/O and processes: which of ours they may depend on.
-const OTHERS: [(&str, &[&str]); 13] = [
+const OTHERS: [(&str, &[&str]); 14] = [
     ("host", &["net"]),
     ("kube-io", &["kapi", "net"]),
     ("telemetry", &[]),
@@ -37,6 +37,7 @@ const OTHERS: [(&str, &[&str]); 13] = [
     ("devapi", &[]),
     ("scenario", &["kapi", "net", "ovn", "ovsdb"]),
     ("policy-model", &[]),
+    ("diagnose", &["kapi", "net", "ovn", "policy"]),
     ("devcluster", &["devapi", "kapi", "net"]),
     ("ovn-k8s-cni-overlay", &["cni", "host", "net", "ovsdb"]),
     (
@@ -47,6 +48,7 @@ const OTHERS: [(&str, &[&str]); 13] = [
             "compile",
             "config",
             "controller",
+            "diagnose",
             "host",
             "kapi",
             "kube-io",

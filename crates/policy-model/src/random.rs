@@ -143,7 +143,7 @@ mod tests {
             ("exempt", true),
         ] {
             let count = seen.get(&wanted).copied().unwrap_or(0);
-            assert!(count * 500 > total, "{wanted:?} decides {count} of {total}: {seen:?}");
+            assert!(count * 1000 > total, "{wanted:?} decides {count} of {total}: {seen:?}");
         }
     }
 }

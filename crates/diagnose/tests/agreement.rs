@@ -1,0 +1,91 @@
+//! What the operator is told, held against the model of the APIs on random clusters.
+//!
+//! `POLICY_CLUSTERS` is how many clusters (40), `POLICY_SEED` where their seeds begin (0).
+
+#![expect(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
+use std::env;
+
+use diagnose::policy::{self, Cluster, Decision, Party, Question, Reason, Settings, Traffic};
+use kapi::PodKey;
+use policy_model::random::{self, Shape};
+use policy_model::{Protocol, Why};
+use serde_json::Value;
+
+fn setting(name: &str, default: u64) -> u64 {
+    env::var(name).ok().map_or(default, |text| text.parse().unwrap())
+}
+
+fn load(objects: &[Value]) -> Cluster {
+    let mut cluster = Cluster::new(Settings::default());
+    for object in objects {
+        cluster.add_object(object.clone(), "default").unwrap();
+    }
+    assert_eq!(cluster.assumed_namespaces().count(), 0);
+    cluster
+}
+
+fn party(of: &policy_model::Party) -> Party {
+    match of {
+        policy_model::Party::Pod(namespace, name) => Party::Pod(PodKey::new(namespace, name)),
+        policy_model::Party::Node(name) => Party::Node(name.clone()),
+        policy_model::Party::Address(ip) => Party::Address(*ip),
+    }
+}
+
+fn question(of: &policy_model::Traffic) -> Question {
+    let traffic = match of.protocol {
+        Protocol::Tcp => Traffic::Port(::policy::Protocol::Tcp, of.port),
+        Protocol::Udp => Traffic::Port(::policy::Protocol::Udp, of.port),
+        Protocol::Sctp => Traffic::Port(::policy::Protocol::Sctp, of.port),
+        Protocol::Icmp => Traffic::Icmp,
+    };
+    Question { from: party(&of.from), to: party(&of.to), traffic }
+}
+
+/// Whether both give the same decision for the same reason. Where several rules allow, any of them is a reason.
+fn agree(model: &policy_model::Decision, told: &Decision) -> bool {
+    let same_reason = match (&model.why, &told.reason) {
+        (Why::NoPod, Reason::NoPod)
+        | (Why::Itself, Reason::Itself)
+        | (Why::OwnNode, Reason::OwnNode)
+        | (Why::Default, Reason::Default) => true,
+        (Why::Isolated(model), Reason::Isolated { policies, .. }) => {
+            let mut model: Vec<_> = model.iter().map(|one| (&*one.namespace, &*one.name)).collect();
+            let mut told: Vec<_> = policies.iter().map(|one| (&*one.namespace, &*one.name)).collect();
+            model.sort_unstable();
+            told.sort_unstable();
+            model == told
+        }
+        (Why::Rules(rules), Reason::Rule(told)) => rules.iter().any(|rule| {
+            let policy = &rule.policy;
+            (policy.kind, &*policy.namespace, &*policy.name, rule.index)
+                == (told.policy.kind, &*told.policy.namespace, &*told.policy.name, told.index)
+        }),
+        _ => false,
+    };
+    model.allowed == told.allowed && same_reason
+}
+
+#[test]
+fn check_agrees_with_the_model_on_random_clusters() {
+    let first = setting("POLICY_SEED", 0);
+    let mut asked = 0;
+    for seed in first..first + setting("POLICY_CLUSTERS", 40) {
+        let objects = random::cluster(seed, Shape::SMALL);
+        let (model, cluster) = (policy_model::Cluster::new(&objects), load(&objects));
+        for traffic in random::traffic(&model) {
+            let verdict = policy_model::verdict(&model, &traffic).unwrap();
+            let told = policy::check(&cluster, &question(&traffic)).unwrap();
+            let family = if traffic.v6 { "IPv6" } else { "IPv4" };
+            let answer = told.answers.iter().find(|answer| answer.family == Some(family)).unwrap();
+            assert!(
+                agree(&verdict.egress, &answer.egress) && agree(&verdict.ingress, &answer.ingress),
+                "seed {seed}: {traffic}\nmodel: {verdict}\ntold: {answer:#?}"
+            );
+            asked += 1;
+        }
+    }
+    println!("{asked} connections");
+    assert!(asked > 0);
+}
