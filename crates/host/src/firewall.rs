@@ -43,11 +43,12 @@ impl TableMonitor {
         Ok(TableMonitor { fd, table: table.to_owned(), buf: vec![0; 32 * 1024] })
     }
 
-    /// Takes what has arrived, without waiting: whether it concerns the table; none if nothing has arrived.
-    pub fn try_read(&mut self) -> Result<Option<bool>> {
+    /// Takes what has arrived, without waiting: whether it concerns the table; none if nothing has arrived. What a process
+    /// did for which `ours` holds does not count. It is told by the port id of its socket, which is its process id.
+    pub fn try_read(&mut self, ours: impl Fn(u32) -> bool) -> Result<Option<bool>> {
         match retry(|| recv(self.fd.as_raw_fd(), &mut self.buf, MsgFlags::MSG_TRUNC)) {
             Ok(len) if len > self.buf.len() => Ok(Some(true)),
-            Ok(len) => Ok(Some(concerns(&self.buf[..len], &self.table))),
+            Ok(len) => Ok(Some(concerns(&self.buf[..len], &self.table, ours))),
             Err(Errno::EAGAIN) => Ok(None),
             Err(Errno::ENOBUFS) => Ok(Some(true)),
             Err(e) => Err(Error::kernel("read firewall notifications", e)),
@@ -67,8 +68,8 @@ impl AsRawFd for TableMonitor {
     }
 }
 
-fn concerns(datagram: &[u8], table: &str) -> bool {
+fn concerns(datagram: &[u8], table: &str, ours: impl Fn(u32) -> bool) -> bool {
     Parts::new(datagram)
-        .filter(|part| part.kind >> 8 == SUBSYSTEM && part.kind & 0xff != NEW_GENERATION)
+        .filter(|part| part.kind >> 8 == SUBSYSTEM && part.kind & 0xff != NEW_GENERATION && !ours(part.port))
         .any(|part| Attrs::after(part.body, FIXED).any(|(kind, value)| kind == TABLE && text(value) == table))
 }

@@ -17,6 +17,8 @@ pub(crate) struct Part<'a> {
     pub(crate) kind: u16,
     pub(crate) flags: u16,
     pub(crate) seq: u32,
+    /// Port id of the socket whose request this answers or tells of.
+    pub(crate) port: u32,
     pub(crate) body: &'a [u8],
 }
 
@@ -109,6 +111,7 @@ impl<'a> Iterator for Parts<'a> {
             kind: u16_at(self.0, 4)?,
             flags: u16_at(self.0, 6)?,
             seq: u32_at(self.0, 8)?,
+            port: u32_at(self.0, 12)?,
             body: &self.0[HEADER..len],
         };
         self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or_default();

@@ -37,7 +37,7 @@ use crate::conf_file;
 use crate::encap_port;
 use crate::error::NodeError;
 use crate::gateway::apply::{InPlace, run_dir};
-use crate::host_watch::HostWatch;
+use crate::host_watch::{HostWatch, Writers};
 use crate::kube_feed::{self, NodeFeed, OwnNode, RemoteNodes};
 use crate::ovs;
 use crate::run::diagnosis;
@@ -101,6 +101,7 @@ where
     let (node, _) = watch::channel(NodeFeed::default());
     let (remote, _) = watch::channel(None);
     let table_touched = Arc::new(AtomicBool::new(false));
+    let writers = Writers::default();
     let agent = Agent {
         settings: settings.clone(),
         kube: kube.clone(),
@@ -109,7 +110,7 @@ where
         node: node.subscribe(),
         remote: remote.subscribe(),
         wake: wake.clone(),
-        in_place: InPlace::default(),
+        in_place: InPlace::new(writers.clone()),
         services: HostServices::new(&settings.node, services.clone(), run_dir(&settings)),
         service_bridge: None,
         table_touched: table_touched.clone(),
@@ -135,7 +136,7 @@ where
     tokio::select! {
         () = cancel.cancelled() => Ok(()),
         outcome = agent.run(&wake, serve(shared)) => Err(outcome),
-        error = host_watch.follow(&wake, &table_touched) => {
+        error = host_watch.follow(&wake, &table_touched, &writers) => {
             Err(host_error("read network notifications", error.to_string()))
         }
         () = wake::follow_ovs(&replica, &settings.node, &wake) => Ok(()),

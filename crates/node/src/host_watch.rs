@@ -1,8 +1,10 @@
 //! Wakes the agent when the kernel says that something it cares about changed.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use host::firewall::TableMonitor;
 use host::monitor::{Event, Groups, Monitor};
@@ -12,6 +14,30 @@ use tokio::sync::Notify;
 use crate::addresses::is_usable;
 use crate::gateway::nft::TABLE;
 use crate::mgmt_port::{MAIN_TABLE, SERVICE_TABLE};
+
+/// Programs of ours that have changed the firewall just now. Cheap to clone; all clones are one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Writers(Arc<Mutex<BTreeSet<u32>>>);
+
+impl Writers {
+    /// Our program is about to write.
+    pub(crate) fn add(&self, process: u32) {
+        self.lock().insert(process);
+    }
+
+    /// Whoever has one of these process ids from now on is somebody else.
+    pub(crate) fn forget(&self) {
+        self.lock().clear();
+    }
+
+    fn has(&self, process: u32) -> bool {
+        self.lock().contains(&process)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Listens for ever. Must be started in the namespace of the node, before the host is read for the first time.
 pub(crate) struct HostWatch {
@@ -31,11 +57,12 @@ impl HostWatch {
         Ok(HostWatch { monitor, table })
     }
 
-    /// Wakes the agent on each relevant change, and sets `touched` when it was one of the firewall; ends only with an error.
-    pub(crate) async fn follow(self, wake: &Notify, touched: &AtomicBool) -> io::Error {
+    /// Wakes the agent on each relevant change, and sets `touched` when it was one of the firewall that none of `writers`
+    /// made; ends only with an error.
+    pub(crate) async fn follow(self, wake: &Notify, touched: &AtomicBool, writers: &Writers) -> io::Error {
         tokio::select! {
             error = follow_network(self.monitor, wake) => error,
-            error = follow_table(self.table, wake, touched) => error,
+            error = follow_table(self.table, wake, touched, writers) => error,
         }
     }
 }
@@ -52,6 +79,7 @@ async fn follow_table(
     table: Option<AsyncFd<TableMonitor>>,
     wake: &Notify,
     touched: &AtomicBool,
+    writers: &Writers,
 ) -> io::Error {
     let Some(mut table) = table else { return std::future::pending().await };
     loop {
@@ -59,7 +87,7 @@ async fn follow_table(
             Ok(guard) => guard,
             Err(error) => return error,
         };
-        match guard.get_inner_mut().try_read() {
+        match guard.get_inner_mut().try_read(|process| writers.has(process)) {
             Ok(None) => guard.clear_ready(),
             Ok(Some(false)) => {}
             Ok(Some(true)) => {

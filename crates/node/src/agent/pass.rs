@@ -89,6 +89,7 @@ impl From<NodeError> for Stop {
 impl Agent {
     pub(super) async fn pass(&mut self) -> Pass {
         let mut pass = Pass::default();
+        self.in_place.forget_writers();
         match self.walk(&mut pass).await {
             Ok(()) => {}
             Err(Stop::Await(awaited)) => pass.awaited = Some(awaited),

@@ -20,6 +20,7 @@ use super::host::{Change, Route};
 use super::nft::{TABLE, Table};
 use super::{Bridge, fdb, ofctl};
 use crate::error::NodeError;
+use crate::host_watch::Writers;
 use crate::mgmt_port::{Failures, Rule};
 use crate::services::state::element;
 use crate::services::{Delta, Turn};
@@ -33,6 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct InPlace {
     flows: Option<Programmed>,
     nft: Option<Table>,
+    writers: Writers,
 }
 
 #[derive(Debug)]
@@ -44,6 +46,16 @@ struct Programmed {
 }
 
 impl InPlace {
+    /// Nothing is known. The programs that change the firewall are told to `writers`.
+    pub(crate) fn new(writers: Writers) -> InPlace {
+        InPlace { writers, ..InPlace::default() }
+    }
+
+    /// Programs that have ended are no longer ours.
+    pub(crate) fn forget_writers(&self) {
+        self.writers.forget();
+    }
+
     /// Brings the bridge's flows up to date; true if something was written.
     pub(crate) async fn flows(
         &mut self,
@@ -175,7 +187,7 @@ impl InPlace {
         };
         // Until it succeeds nothing is known about what is there.
         self.nft = None;
-        run(&settings.programs.nft, &["-f", "-"], Some(&script))
+        run_as(&settings.programs.nft, &["-f", "-"], Some(&script), |process| self.writers.add(process))
             .await
             .map_err(|reason| NodeError::Host { what: format!("write firewall table {TABLE}"), reason })?;
         info!("firewall table {TABLE} corrected");
@@ -234,12 +246,25 @@ async fn send(settings: &Settings, target: &str, lines: &[String]) -> Result<(),
 
 /// Runs a program to its end; the error is what it says, or why it cannot be run.
 async fn run(program: &Path, args: &[&str], input: Option<&str>) -> Result<String, String> {
+    run_as(program, args, input, |_| {}).await
+}
+
+/// The same; the process id is told before the program gets its input.
+async fn run_as(
+    program: &Path,
+    args: &[&str],
+    input: Option<&str>,
+    tell: impl FnOnce(u32),
+) -> Result<String, String> {
     let name = program.display();
     let mut command = Command::new(program);
     command.args(args).kill_on_drop(true).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
     let mut child =
         command.spawn().map_err(|error| format!("{name} cannot be started: {error}; is it in PATH?"))?;
+    if let Some(process) = child.id() {
+        tell(process);
+    }
     let stdin = child.stdin.take();
     let feed = async {
         if let (Some(mut stdin), Some(input)) = (stdin, input) {

@@ -27,6 +27,10 @@ struct Inner {
     node: Option<Value>,
     others: Vec<Value>,
     watchers: Vec<mpsc::UnboundedSender<Bytes>>,
+    /// Services and EndpointSlices, and who watches them.
+    served: Vec<Value>,
+    serving: Vec<(&'static str, mpsc::UnboundedSender<Bytes>)>,
+    events: Vec<Value>,
     patches: Vec<Value>,
     refuse_chassis_id: bool,
 }
@@ -85,6 +89,34 @@ impl Api {
         });
     }
 
+    /// A Service or an EndpointSlice appears or changes.
+    pub(crate) fn serve(&self, mut object: Value) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.version += 1;
+        object["metadata"]["resourceVersion"] = json!(inner.version.to_string());
+        if object["metadata"]["uid"].is_null() {
+            object["metadata"]["uid"] = json!(format!("uid-{}", inner.version));
+        }
+        inner.served.retain(|known| !same(known, &object));
+        inner.tell("MODIFIED", &object);
+        inner.served.push(object);
+    }
+
+    /// It is gone.
+    pub(crate) fn withdraw(&self, kind: &str, name: &str) {
+        let mut inner = self.inner.lock().unwrap();
+        let is_it = |object: &Value| object["kind"] == kind && object["metadata"]["name"] == name;
+        let at = inner.served.iter().position(is_it).unwrap();
+        let object = inner.served.remove(at);
+        inner.tell("DELETED", &object);
+    }
+
+    /// Reasons of the Events that were written.
+    pub(crate) fn events(&self) -> Vec<String> {
+        let inner = self.inner.lock().unwrap();
+        inner.events.iter().filter_map(|event| event["reason"].as_str().map(str::to_owned)).collect()
+    }
+
     /// Deletes the Node.
     pub(crate) fn delete(&self) {
         let node = self.inner.lock().unwrap().node.clone().unwrap();
@@ -126,11 +158,18 @@ impl Api {
         let body = body.collect().await.map(|all| all.to_bytes()).unwrap_or_default();
         match (&head.method, path.as_str()) {
             (&Method::GET, "/api/v1/nodes") if query.contains("watch=true") => self.watch(true),
+            (&Method::GET, "/api/v1/services") => self.watch_served("Service"),
+            (&Method::GET, "/apis/discovery.k8s.io/v1/endpointslices") => self.watch_served("EndpointSlice"),
             (&Method::GET, _) => self.watch(false),
             (&Method::PATCH, "/api/v1/nodes/node1/status") => {
                 self.patch(&serde_json::from_slice(&body).unwrap())
             }
-            // Events are taken and forgotten.
+            // Events are taken.
+            (&Method::POST, _) => {
+                let event = serde_json::from_slice(&body).unwrap_or_default();
+                self.inner.lock().unwrap().events.push(event);
+                reply(StatusCode::CREATED, &json!({ "metadata": { "name": "e", "resourceVersion": "1" } }))
+            }
             _ => reply(StatusCode::CREATED, &json!({ "metadata": { "name": "e", "resourceVersion": "1" } })),
         }
     }
@@ -155,6 +194,20 @@ impl Api {
             futures::future::pending().await
         });
         Response::new(StreamBody::new(stream.take(1).chain(silence)).boxed_unsync())
+    }
+
+    fn watch_served(&self, kind: &'static str) -> Response<Body> {
+        let mut inner = self.inner.lock().unwrap();
+        let (sender, receiver) = mpsc::unbounded();
+        for object in inner.served.iter().filter(|object| object["kind"] == kind) {
+            let _ = sender.unbounded_send(line(&json!({ "type": "ADDED", "object": object })));
+        }
+        let end = json!({ "type": "BOOKMARK", "object": { "metadata": {
+            "resourceVersion": inner.version.to_string(), "annotations": { "k8s.io/initial-events-end": "true" } } } });
+        let _ = sender.unbounded_send(line(&end));
+        inner.serving.push((kind, sender));
+        let stream = receiver.map(|bytes| Ok::<_, Infallible>(Frame::data(bytes)));
+        Response::new(StreamBody::new(stream).boxed_unsync())
     }
 
     fn patch(&self, patch: &Value) -> Response<Body> {
@@ -196,6 +249,18 @@ impl Inner {
     fn send(&mut self, event: &Value) {
         self.watchers.retain(|watcher| watcher.unbounded_send(line(event)).is_ok());
     }
+}
+
+impl Inner {
+    fn tell(&mut self, kind: &str, object: &Value) {
+        let event = line(&json!({ "type": kind, "object": object }));
+        let concerned = |(of, _): &(&'static str, _)| object["kind"] == *of;
+        self.serving.retain(|watcher| !concerned(watcher) || watcher.1.unbounded_send(event.clone()).is_ok());
+    }
+}
+
+fn same(one: &Value, other: &Value) -> bool {
+    one["kind"] == other["kind"] && one["metadata"]["name"] == other["metadata"]["name"]
 }
 
 fn line(event: &Value) -> Bytes {

@@ -6,6 +6,7 @@ mod api;
 mod gateway;
 mod machine;
 mod ovn;
+mod services;
 mod takeover;
 
 use std::time::Duration;
