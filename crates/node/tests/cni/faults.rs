@@ -5,12 +5,28 @@ use std::{sync::Arc, time::Duration};
 use node::cni::{CniSettings, diagnose::OvnDiagnosis};
 use ovsdb::Options;
 
-use crate::rig::{Call, Rig};
+use crate::rig::{Answer, Call, Rig};
 
 const SANDBOX: &str = "eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee";
 
 fn impatient(settings: CniSettings) -> CniSettings {
     CniSettings { add_timeout: Duration::from_millis(400), ..settings }
+}
+
+/// Calls until the answer is as wanted: on a busy machine the short limit may end a step before the one in question.
+async fn until(rig: &Rig, call: &Call, wanted: impl Fn(&Answer) -> bool) -> Answer {
+    let mut answer = rig.call(call).await;
+    for _ in 0..20 {
+        if wanted(&answer) {
+            break;
+        }
+        answer = rig.call(call).await;
+    }
+    answer
+}
+
+async fn until_ok(rig: &Rig, call: &Call) {
+    until(rig, call, |answer| answer.status == 200).await.ok();
 }
 
 #[tokio::test]
@@ -33,7 +49,7 @@ async fn a_missing_annotation_is_explained() {
     rig.assert_nothing_of(SANDBOX);
     rig.install_ports();
     rig.pod("web", "uid", "10.244.0.5/24");
-    rig.call(&call).await.ok();
+    until_ok(&rig, &call).await;
 }
 
 #[tokio::test]
@@ -61,7 +77,7 @@ async fn each_missing_step_of_ovn_has_its_own_text() {
     let netns = rig.netns("ns1");
     let call = Call::new("ADD", SANDBOX, &netns, "web", "uid");
     let fails = async |rig: &Rig, part: &str| {
-        let text = rig.call(&call).await;
+        let text = until(rig, &call, |answer| answer.text.contains(part)).await;
         assert!(
             text.refused().contains("timed out waiting for OVS port binding (ovn-installed)"),
             "{text:?}"
@@ -87,7 +103,7 @@ async fn each_missing_step_of_ovn_has_its_own_text() {
     fails(&rig, "bound to this node but its flows are not installed").await;
     // No manual action is needed once the fault is gone.
     rig.install_ports();
-    rig.call(&call).await.ok();
+    until_ok(&rig, &call).await;
     databases.kill().unwrap();
     databases.wait().unwrap();
 }
@@ -110,7 +126,7 @@ async fn a_missing_bridge_and_a_taken_name_are_refused() {
     assert!(status.refused().contains("br-int does not exist yet"), "{status:?}");
     assert_eq!(rig.ip_in(&netns, "-o link show").lines().count(), 1, "only lo is left in the pod");
     rig.vsctl("add-br br-int -- set Bridge br-int datapath_type=netdev fail_mode=secure");
-    rig.call(&call).await.ok();
+    until_ok(&rig, &call).await;
 }
 
 #[tokio::test]

@@ -232,7 +232,7 @@ async fn an_answer_lost_on_the_way_is_unknown_and_the_retry_recognised() {
 #[tokio::test]
 async fn a_stalled_server_is_given_up_by_the_probe() {
     let server = Server::standalone(SCHEMA).await;
-    let mut follower = Follower::connect(&server, |o| o.probe_interval(Duration::from_millis(100))).await;
+    let mut follower = Follower::connect(&server, |o| o.probe_interval(Duration::from_millis(500))).await;
     server.signal(Signal::SIGSTOP);
     let client = follower.client.clone();
     let attempt = tokio::spawn(async move { client.transact(vec![port(1, "a")]).await });
