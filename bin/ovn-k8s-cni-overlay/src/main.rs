@@ -10,13 +10,13 @@ mod relay;
 mod request;
 mod switch;
 
-use std::{env, io::Read, process::ExitCode, time::Instant};
+use std::{env, io::Read, process::ExitCode};
 
 use cni::{CniError, Command, Invocation, NetConf, PLUGIN_VERSION, code, version_reply};
 use serde_json::Value;
 
 fn main() -> ExitCode {
-    let started = Instant::now();
+    let mut relayed = relay::Run::start();
     if env::var_os("CNI_COMMAND").is_none() {
         println!(
             "ovn-k8s-cni-overlay {PLUGIN_VERSION}, a CNI plugin; a container runtime calls it with CNI_COMMAND set"
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     // The version is needed even for the error about everything else.
     let version = cni_version(&config);
     let outcome = match read {
-        Ok(_) => run(&config, &version),
+        Ok(_) => run(&config, &version, &mut relayed),
         Err(e) => Err(CniError::new(code::IO, "standard input could not be read", e.to_string())),
     };
     let failed = outcome.is_err();
@@ -42,13 +42,13 @@ fn main() -> ExitCode {
     }
     let command = env::var("CNI_COMMAND").unwrap_or_default();
     if command != "VERSION" {
-        relay::post_duration(&command, started.elapsed(), failed);
+        relayed.end(&command, failed);
     }
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// Serves the request; the text goes to standard output.
-fn run(config: &[u8], version: &str) -> Result<Option<String>, CniError> {
+fn run(config: &[u8], version: &str, relayed: &mut relay::Run) -> Result<Option<String>, CniError> {
     let vars: Vec<(String, String)> = request::environment();
     let get = |key: &str| vars.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str());
     let invocation = Invocation::from_env(get)?;
@@ -59,7 +59,7 @@ fn run(config: &[u8], version: &str) -> Result<Option<String>, CniError> {
     let version = conf.version()?;
     invocation.command.check_version(version)?;
     let request = request::build(&invocation, &conf, vars, config)?;
-    answer::to(&invocation, version, relay::send(invocation.command, &request)?)
+    answer::to(&invocation, version, relay::send(invocation.command, &request, relayed)?)
 }
 
 /// `cniVersion` of whatever came, or nothing.

@@ -5,7 +5,7 @@ use std::{
     io::{self, Read, Write},
     os::unix::net::UnixStream,
     path::PathBuf,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use cni::{
@@ -20,10 +20,42 @@ const METRICS_PATIENCE: Duration = Duration::from_millis(500);
 /// Another place for the socket, for tests.
 const SOCKET_VARIABLE: &str = "OVN_CNI_SERVER_SOCKET";
 
+/// The run of the shim whose duration is measured.
+pub(crate) struct Run {
+    /// Since the epoch.
+    started: Duration,
+    since: Instant,
+    /// The server knows how long it took.
+    counted: bool,
+}
+
+// === impl Run ===
+
+impl Run {
+    pub(crate) fn start() -> Run {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Run { started, since: Instant::now(), counted: false }
+    }
+
+    /// Tells the server how long it took, unless it has counted that; nobody minds if that fails.
+    pub(crate) fn end(&self, command: &str, failed: bool) {
+        if self.counted {
+            return;
+        }
+        let elapsed = self.since.elapsed().as_secs_f64();
+        let post = MetricsPost { command: command.to_owned(), elapsed, failed };
+        if let Ok(body) = serde_json::to_vec(&post) {
+            let _ = exchange(&http::post(METRICS_PATH, &body, None), METRICS_PATIENCE);
+        }
+    }
+}
+
 /// Sends the request. Failures of the server come back as the error to print.
-pub(crate) fn send(command: Command, request: &Request) -> Result<Response, CniError> {
+pub(crate) fn send(command: Command, request: &Request, run: &mut Run) -> Result<Response, CniError> {
     let body = serde_json::to_vec(request).map_err(|e| CniError::internal(e.to_string()))?;
-    let answer = exchange(REQUEST_PATH, &body, PATIENCE).map_err(|e| unreachable(command, &e))?;
+    let post = http::post(REQUEST_PATH, &body, Some(run.started));
+    let answer = exchange(&post, PATIENCE).map_err(|e| unreachable(command, &e))?;
+    run.counted = answer.counted;
     if answer.status != 200 {
         return Err(CniError::from_body(answer.status, &answer.body));
     }
@@ -32,14 +64,6 @@ pub(crate) fn send(command: Command, request: &Request) -> Result<Response, CniE
     }
     serde_json::from_slice(&answer.body)
         .map_err(|e| CniError::new(code::DECODE, "the CNI server's answer is not valid", e.to_string()))
-}
-
-/// Tells the server how long it took; nobody minds if that fails.
-pub(crate) fn post_duration(command: &str, elapsed: Duration, failed: bool) {
-    let post = MetricsPost { command: command.to_owned(), elapsed: elapsed.as_secs_f64(), failed };
-    if let Ok(body) = serde_json::to_vec(&post) {
-        let _ = exchange(METRICS_PATH, &body, METRICS_PATIENCE);
-    }
 }
 
 fn unreachable(command: Command, error: &io::Error) -> CniError {
@@ -51,11 +75,11 @@ fn unreachable(command: Command, error: &io::Error) -> CniError {
     )
 }
 
-fn exchange(path: &str, body: &[u8], patience: Duration) -> io::Result<http::Answer> {
+fn exchange(post: &[u8], patience: Duration) -> io::Result<http::Answer> {
     let deadline = Instant::now() + patience;
     let mut stream = UnixStream::connect(socket())?;
     stream.set_write_timeout(Some(patience))?;
-    stream.write_all(&http::post(path, body))?;
+    stream.write_all(post)?;
     let mut received = Vec::new();
     let mut chunk = [0; 4096];
     loop {

@@ -129,6 +129,26 @@ fn add_relays_everything_and_prints_the_caller_s_shape() {
 }
 
 #[test]
+fn a_duration_the_server_has_counted_is_not_reported_again() {
+    let counted = |status: &str, body: &str| {
+        format!("HTTP/1.1 {status}\r\novnkube-counted: 1\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    };
+    for (answer, success) in [
+        (counted("200 OK", RESULT), true),
+        (counted("400 Bad Request", r#"{"code":11,"msg":"timed out","details":"why"}"#), false),
+    ] {
+        // A report would find nobody, or be what is asked second.
+        let server = Server::answering(&[&answer, &ok("")]);
+        let socket = server.socket();
+        assert_eq!(run(&socket, "ADD", &conf("1.0.0"), &[]).status.success(), success);
+        run(&socket, "STATUS", &conf("1.1.0"), &[]);
+        let asked = server.asked();
+        assert_eq!(asked[1].0, "POST / HTTP/1.1");
+        assert_eq!(asked[1].1["env"]["CNI_COMMAND"], "STATUS");
+    }
+}
+
+#[test]
 fn other_verbs_print_nothing() {
     for verb in ["DEL", "CHECK", "GC", "STATUS"] {
         // One server that knows the verb, and one that does not and answers with nothing.

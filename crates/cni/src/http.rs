@@ -1,5 +1,9 @@
 //! The bit of HTTP/1.1 the shim needs: one POST, one answer.
 
+use std::time::Duration;
+
+use crate::{COUNTED_HEADER, STARTED_HEADER};
+
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
@@ -7,13 +11,16 @@ pub struct Answer {
     pub status: u16,
     /// Body, decoded from chunks if it came so.
     pub body: Vec<u8>,
+    /// The server has counted how long the request took.
+    pub counted: bool,
 }
 
-/// A POST of JSON as bytes; the connection closes after the answer.
-pub fn post(path: &str, body: &[u8]) -> Vec<u8> {
+/// A POST of JSON as bytes; the connection closes after the answer. `started` is the shim's start, since the epoch.
+pub fn post(path: &str, body: &[u8], started: Option<Duration>) -> Vec<u8> {
+    let started = started.map(|at| format!("{STARTED_HEADER}: {}\r\n", at.as_nanos())).unwrap_or_default();
     let mut out = format!(
         "POST {path} HTTP/1.1\r\nHost: dummy\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n",
+         {started}Connection: close\r\n\r\n",
         body.len()
     )
     .into_bytes();
@@ -58,8 +65,9 @@ pub fn parse(bytes: &[u8], closed: bool) -> Result<Option<Answer>, String> {
     } else {
         closed.then(|| rest.to_vec())
     };
+    let counted = header(COUNTED_HEADER).is_some();
     match body {
-        Some(body) => Ok(Some(Answer { status, body })),
+        Some(body) => Ok(Some(Answer { status, body, counted })),
         None if closed => Err("the server closed the connection within its answer".into()),
         None => Ok(None),
     }

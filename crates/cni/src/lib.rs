@@ -14,7 +14,10 @@ pub use conf::{Attachment, ConfError, NetConf, PLUGIN_TYPE, RuntimeConfig, valid
 pub use error::{CniError, code};
 pub use invocation::{Command, DEFAULT_IFNAME, Invocation, PodRef};
 pub use pod_if::PodIfInfo;
-pub use protocol::{KubeAuth, METRICS_PATH, MetricsPost, REQUEST_PATH, Request, Response, SOCKET_NAME};
+pub use protocol::{
+    COUNTED_HEADER, KubeAuth, METRICS_PATH, MetricsPost, REQUEST_PATH, Request, Response, SOCKET_NAME,
+    STARTED_HEADER,
+};
 pub use result::{CniResult, Interface, IpConfig, Route};
 pub use version::{PLUGIN_VERSION, SUPPORTED, Version, version_reply};
 

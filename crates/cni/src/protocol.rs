@@ -14,6 +14,11 @@ pub const SOCKET_NAME: &str = "ovn-cni-server.sock";
 pub const REQUEST_PATH: &str = "/";
 /// Path of duration reports.
 pub const METRICS_PATH: &str = "/metrics";
+/// Header of a request: when the shim was started, in nanoseconds since the epoch. A server that understands it counts
+/// the request's duration from there, which spares the shim a report before its end.
+pub const STARTED_HEADER: &str = "ovnkube-started";
+/// Header of the answer of a server that has counted the duration.
+pub const COUNTED_HEADER: &str = "ovnkube-counted";
 
 /// What the shim sends: the runtime's request as it came.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

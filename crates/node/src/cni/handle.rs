@@ -1,6 +1,6 @@
 //! From a shim's request to the operation it asks for.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use ::cni::{CniError, CniResult, Command, Invocation, NetConf, PodIfInfo, Request, Response, code};
 use kapi::PodKey;
@@ -8,16 +8,28 @@ use tokio_util::sync::CancellationToken;
 
 use super::{add::AddRequest, context::CniServer, failure::Failure};
 
+/// The environment's value of a variable, as the shim sent it.
+fn variable<'a>(request: &'a Request, key: &str) -> Option<&'a str> {
+    request.env.iter().find(|(k, _)| k.trim() == key).map(|(_, value)| value.as_str())
+}
+
 impl CniServer {
+    /// Counts a request's duration from the shim's start. False if the clock was set meanwhile, which makes the shim
+    /// report it by itself.
+    pub(crate) fn count(&self, request: &Request, started: SystemTime, failed: bool) -> bool {
+        let Some(command) = variable(request, "CNI_COMMAND") else { return false };
+        let Ok(elapsed) = started.elapsed() else { return false };
+        self.observer.request(command, elapsed, failed);
+        true
+    }
+
     /// Serves one request. An error is what the shim prints.
     pub(crate) async fn handle(
         &self,
         request: &Request,
         cancel: &CancellationToken,
     ) -> Result<Response, CniError> {
-        let get =
-            |key: &str| request.env.iter().find(|(k, _)| k.trim() == key).map(|(_, value)| value.as_str());
-        let invocation = Invocation::from_env(get)?;
+        let invocation = Invocation::from_env(|key| variable(request, key))?;
         let started = Instant::now();
         let outcome = self.dispatch(&invocation, &request.config, cancel).await;
         let elapsed = started.elapsed();

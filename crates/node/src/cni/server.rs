@@ -1,12 +1,18 @@
 //! HTTP on the unix socket.
 
-use std::{convert::Infallible, io, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    io,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
-use ::cni::{CniError, METRICS_PATH, MetricsPost, Request, code};
+use ::cni::{COUNTED_HEADER, CniError, METRICS_PATH, MetricsPost, Request, STARTED_HEADER, code};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{
     Method, StatusCode,
     body::{Bytes, Incoming},
+    header::{HeaderMap, HeaderValue},
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
@@ -80,6 +86,7 @@ async fn route(
     if request.method() != Method::POST {
         return reply(StatusCode::METHOD_NOT_ALLOWED, "only POST is served");
     }
+    let started = started(request.headers());
     let body = match Limited::new(request.into_body(), BODY_LIMIT).collect().await {
         Ok(body) => body.to_bytes(),
         Err(e) => return reply(StatusCode::BAD_REQUEST, format!("request could not be read: {e}")),
@@ -95,17 +102,34 @@ async fn route(
     let cancel = stop.clone();
     let cancel = cancel.child_token();
     let guard = cancel.clone().drop_guard();
-    let task = requests.spawn(async move { server.handle(&request, &cancel).await });
+    let task = requests.spawn(async move {
+        let outcome = server.handle(&request, &cancel).await;
+        // Where the shim has work left it alone knows how long that takes.
+        let over = outcome.as_ref().map_or(true, |response| response.pod_if_info.is_none());
+        let counted = started.filter(|_| over).is_some_and(|at| server.count(&request, at, outcome.is_err()));
+        (outcome, counted)
+    });
     let outcome = task.await;
     drop(guard);
-    match outcome {
-        Ok(Ok(response)) => match serde_json::to_string(&response) {
-            Ok(text) => reply(StatusCode::OK, text),
-            Err(e) => reply(StatusCode::BAD_REQUEST, format!("response could not be written: {e}")),
-        },
-        Ok(Err(error)) => failure(&error),
-        Err(e) => reply(StatusCode::BAD_REQUEST, format!("request failed unexpectedly: {e}")),
+    let (outcome, counted) = match outcome {
+        Ok(done) => done,
+        Err(e) => return reply(StatusCode::BAD_REQUEST, format!("request failed unexpectedly: {e}")),
+    };
+    let mut reply = match outcome.map(|response| serde_json::to_string(&response)) {
+        Ok(Ok(text)) => reply(StatusCode::OK, text),
+        Ok(Err(e)) => reply(StatusCode::BAD_REQUEST, format!("response could not be written: {e}")),
+        Err(error) => failure(&error),
+    };
+    if counted {
+        reply.headers_mut().insert(COUNTED_HEADER, HeaderValue::from_static("1"));
     }
+    reply
+}
+
+/// When the shim was started, if it says so.
+fn started(headers: &HeaderMap) -> Option<SystemTime> {
+    let nanoseconds: u64 = headers.get(STARTED_HEADER)?.to_str().ok()?.parse().ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(nanoseconds))
 }
 
 fn metrics(server: &CniServer, body: &[u8]) -> Reply {

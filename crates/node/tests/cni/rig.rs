@@ -66,6 +66,7 @@ pub(crate) struct Call {
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) text: String,
+    pub(crate) counted: bool,
 }
 
 // === impl Rig ===
@@ -329,13 +330,20 @@ impl Rig {
     }
 
     pub(crate) async fn call(&self, call: &Call) -> Answer {
-        tokio::time::timeout(PATIENCE, post(&self.socket(), call)).await.expect("an answer in time")
+        tokio::time::timeout(PATIENCE, post(&self.socket(), call, None)).await.expect("an answer in time")
+    }
+
+    /// The same from a shim that says when it was started, since the epoch.
+    pub(crate) async fn call_started(&self, call: &Call, started: Duration) -> Answer {
+        let socket = self.socket();
+        let answer = post(&socket, call, Some(started));
+        tokio::time::timeout(PATIENCE, answer).await.expect("an answer in time")
     }
 
     /// Starts a call and gives the connection to drop, or to read the answer from.
     pub(crate) async fn begin(&self, call: &Call) -> UnixStream {
         let mut stream = UnixStream::connect(self.socket()).await.unwrap();
-        stream.write_all(&http::post("/", &call.body())).await.unwrap();
+        stream.write_all(&http::post("/", &call.body(), None)).await.unwrap();
         stream
     }
 
@@ -343,7 +351,7 @@ impl Rig {
     pub(crate) fn spawn(&self, call: Call) -> JoinHandle<Answer> {
         let socket = self.socket();
         tokio::spawn(async move {
-            tokio::time::timeout(PATIENCE, post(&socket, &call)).await.expect("an answer in time")
+            tokio::time::timeout(PATIENCE, post(&socket, &call, None)).await.expect("an answer in time")
         })
     }
 
@@ -456,9 +464,9 @@ impl Answer {
     }
 }
 
-async fn post(socket: &Path, call: &Call) -> Answer {
+async fn post(socket: &Path, call: &Call, started: Option<Duration>) -> Answer {
     let mut stream = UnixStream::connect(socket).await.unwrap();
-    stream.write_all(&http::post("/", &call.body())).await.unwrap();
+    stream.write_all(&http::post("/", &call.body(), started)).await.unwrap();
     answer(&mut stream).await
 }
 
@@ -466,7 +474,7 @@ pub(crate) async fn answer(stream: &mut UnixStream) -> Answer {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).await.unwrap();
     let parsed = http::parse(&bytes, true).unwrap().unwrap();
-    Answer { status: parsed.status, text: String::from_utf8(parsed.body).unwrap() }
+    Answer { status: parsed.status, counted: parsed.counted, text: String::from_utf8(parsed.body).unwrap() }
 }
 
 fn uninstalled(cache: &Cache) -> Option<Vec<ovsdb::Uuid>> {

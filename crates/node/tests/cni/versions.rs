@@ -1,5 +1,11 @@
 //! Every verb in every version of the specification, and the protocol's edges.
 
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
+};
+
+use node::cni::{CniSettings, Observer, Stage};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -75,5 +81,50 @@ async fn other_paths_methods_and_bytes() {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{request}: {answer}");
+    }
+}
+
+/// Durations as they come.
+#[derive(Default)]
+struct Durations(Mutex<Vec<(String, Duration, bool)>>);
+
+impl Observer for Durations {
+    fn stage(&self, _: Stage, _: Duration) {}
+
+    fn request(&self, command: &str, elapsed: Duration, failed: bool) {
+        self.0.lock().unwrap().push((command.to_owned(), elapsed, failed));
+    }
+
+    fn served(&self, _: ::cni::Command, _: Duration, _: bool) {}
+}
+
+#[tokio::test]
+async fn durations_are_counted_once_and_by_whoever_sees_the_end() {
+    let hour = Duration::from_secs(3600);
+    for (unprivileged, verb, counts) in
+        [(false, "DEL", true), (false, "FROB", true), (true, "STATUS", true), (true, "DEL", false)]
+    {
+        let durations = Arc::new(Durations::default());
+        let seen = durations.clone();
+        let rig = Rig::start_with(
+            move |settings| CniSettings { unprivileged, ..settings },
+            move |server| server.observer(seen.clone()),
+        )
+        .await;
+        let call = Call::new(verb, SANDBOX, "/nonexistent", "web", "uid");
+        // A shim that does not say when it was started reports by itself.
+        assert!(!rig.call(&call).await.counted, "{verb}");
+        assert!(durations.0.lock().unwrap().is_empty(), "{verb}");
+        let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap();
+        assert_eq!(rig.call_started(&call, since_epoch - hour).await.counted, counts, "{verb}");
+        let list = std::mem::take(&mut *durations.0.lock().unwrap());
+        assert_eq!(list.len(), usize::from(counts), "{list:?}");
+        for (command, elapsed, failed) in list {
+            assert_eq!((command.as_str(), failed), (verb, verb == "FROB"));
+            assert!(elapsed >= hour, "from the shim's start: {elapsed:?}");
+        }
+        // The clock was set back: nobody knows but the shim.
+        assert!(!rig.call_started(&call, since_epoch + hour).await.counted, "{verb}");
+        assert!(durations.0.lock().unwrap().is_empty(), "{verb}");
     }
 }

@@ -62,10 +62,9 @@ impl Children {
     pub(crate) fn spawn(&self, id: u64, program: &Program) {
         // Held over the start, so that the reaper cannot see the end before the program is known here.
         let mut running = self.lock();
-        let since = Instant::now();
-        match start(program) {
-            Ok((pid, captured)) => {
-                running.insert(pid, Running { id, since, captured });
+        match start(id, program) {
+            Ok((pid, program)) => {
+                running.insert(pid, program);
                 self.tell(id, Event::Started { pid });
                 self.shared.started.notify_all();
             }
@@ -115,7 +114,7 @@ impl Children {
     }
 }
 
-fn start(program: &Program) -> Result<(i32, Option<(File, File)>)> {
+fn start(id: u64, program: &Program) -> Result<(i32, Running)> {
     let (name, args) = program.argv.split_first().context("no program named")?;
     let mut command = Command::new(name);
     command.args(args).process_group(0);
@@ -153,8 +152,9 @@ fn start(program: &Program) -> Result<(i32, Option<(File, File)>)> {
         command.stdout(out.try_clone()?).stderr(err.try_clone()?);
         Some((out, err))
     };
+    let since = Instant::now();
     let child = command.spawn().with_context(|| format!("starting {name}"))?;
-    Ok((i32::try_from(child.id())?, captured))
+    Ok((i32::try_from(child.id())?, Running { id, since, captured }))
 }
 
 fn exit(program: Running, status: WaitStatus) -> Exit {
