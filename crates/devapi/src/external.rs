@@ -1,27 +1,28 @@
 //! A real kube-apiserver with its etcd, from the folder `KUBEBUILDER_ASSETS` names (envtest's convention), behind
 //! the same few methods as [`Server`](crate::Server), so that demos, tests and benches run on it unchanged.
 //!
-//! etcd listens on loopback with ports chosen by the system and keeps its data in a directory that goes away with
-//! the server. Whoever holds the token is in `system:masters`; authorization is RBAC as in a real cluster.
+//! etcd listens on loopback. Whoever holds the token is in `system:masters`; authorization is RBAC as in a real
+//! cluster. Where the two programs run is the caller's choice: a [`Place`].
+
+mod flags;
+mod place;
+mod ready;
+#[cfg(test)]
+mod tests;
 
 use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
-    process::Stdio,
     time::Duration,
 };
 
 use ipnet::IpNet;
-use tokio::{
-    process::{Child, Command},
-    time::Instant,
-};
+use tokio::time::Instant;
 
-use crate::{
-    identity,
-    pki::{Pki, default_names},
-    server::kubeconfig,
-};
+pub use place::{Here, Place, Running};
+
+use crate::{identity, server::kubeconfig};
 
 /// Environment variable that names the folder with `kube-apiserver` and `etcd`.
 pub const ASSETS: &str = "KUBEBUILDER_ASSETS";
@@ -31,28 +32,16 @@ const READY: Duration = Duration::from_secs(60);
 
 /// How to start a real API server.
 pub struct ExternalOptions {
-    /// Address the API server binds and advertises; port 0 lets the system choose.
+    /// Address the API server binds and advertises; port 0 takes a free one.
     pub address: SocketAddr,
     /// Service ranges, the primary family first.
     pub service_cidrs: Vec<IpNet>,
     /// More names for the server certificate.
     pub names: Vec<String>,
-    /// Network namespace (a file such as `/run/netns/NAME`) both processes run in; `None` for the caller's.
-    pub netns: Option<PathBuf>,
+    /// Directory in which one of its own is made for the server's files and data; it goes away with the server.
+    pub work_dir: PathBuf,
     /// More flags for kube-apiserver.
     pub flags: Vec<String>,
-}
-
-impl Default for ExternalOptions {
-    fn default() -> Self {
-        Self {
-            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
-            service_cidrs: vec![IpNet::from(ipnet::Ipv4Net::new_assert([10, 96, 0, 0].into(), 16))],
-            names: Vec::new(),
-            netns: None,
-            flags: Vec::new(),
-        }
-    }
 }
 
 /// Why a real API server could not be started.
@@ -67,7 +56,7 @@ pub enum ExternalError {
         /// What was tried.
         what: String,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Certificates could not be made.
     #[error("cannot make certificates: {0}; check the names")]
@@ -85,159 +74,111 @@ pub enum ExternalError {
 }
 
 /// A running kube-apiserver with its etcd; both are killed when it is dropped.
-pub struct External {
+pub struct External<P: Place = Here> {
     address: SocketAddr,
     ca_pem: String,
     token: String,
-    directory: PathBuf,
-    apiserver: Option<Child>,
-    etcd: Option<Child>,
+    apiserver: Option<P::Process>,
+    etcd: Option<P::Process>,
+    directory: Directory,
 }
+
+/// A directory that is removed with everything in it.
+struct Directory(PathBuf);
 
 /// The folder of [`ASSETS`], if the variable is set and not empty.
 pub fn assets() -> Option<PathBuf> {
     std::env::var_os(ASSETS).filter(|v| !v.is_empty()).map(PathBuf::from)
 }
 
-fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> ExternalError {
-    let what = what.into();
-    move |source| ExternalError::Io { what, source }
+// === impl ExternalOptions ===
+
+impl Default for ExternalOptions {
+    /// A free port of loopback, service range 10.96.0.0/16, files in the system's temporary directory.
+    fn default() -> Self {
+        Self {
+            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+            service_cidrs: vec![IpNet::from(ipnet::Ipv4Net::new_assert([10, 96, 0, 0].into(), 16))],
+            names: Vec::new(),
+            work_dir: std::env::temp_dir(),
+            flags: Vec::new(),
+        }
+    }
 }
 
-/// A port nobody listens on now.
-fn free_port(address: IpAddr) -> Result<u16, ExternalError> {
-    let listener = TcpListener::bind((address, 0)).map_err(io(format!("cannot get a port on {address}")))?;
-    Ok(listener.local_addr().map_err(io("cannot read a listener's address"))?.port())
-}
+// === impl External ===
 
-impl External {
-    /// Starts etcd and kube-apiserver from `assets` and waits until the API is ready.
-    pub async fn start(assets: &Path, options: ExternalOptions) -> Result<Self, ExternalError> {
+impl<P: Place> External<P> {
+    /// Starts etcd and kube-apiserver from the folder `assets` in `place` and waits until the API is ready.
+    pub async fn start(place: &P, assets: &Path, options: ExternalOptions) -> Result<Self, ExternalError> {
         for program in ["etcd", "kube-apiserver"] {
             let path = assets.join(program);
             if !path.is_file() {
                 return Err(ExternalError::Missing(path));
             }
         }
-        let mut address = options.address;
-        if address.port() == 0 {
-            // An address of another namespace cannot be bound here; any free port of ours is as likely free there.
-            let ip = if options.netns.is_some() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { address.ip() };
-            address.set_port(free_port(ip)?);
-        }
-        let directory = std::env::temp_dir().join(format!("devapi-{}", identity::random_token()));
-        std::fs::create_dir(&directory).map_err(io(format!("cannot create {}", directory.display())))?;
-        let mut external = Self {
-            address,
-            ca_pem: String::new(),
-            token: identity::random_token(),
-            directory,
-            apiserver: None,
-            etcd: None,
-        };
-        // From here on dropping it cleans up.
-        external.run(assets, &options).await?;
+        let (address, ports) = ports(place, options.address)
+            .map_err(failed(format!("cannot get ports on {} and on loopback", options.address.ip())))?;
+        let directory = options.work_dir.join(format!("devapi-{}", identity::random_token()));
+        std::fs::create_dir(&directory).map_err(failed(format!("cannot create {}", directory.display())))?;
+        let directory = Directory(directory);
+        let token = identity::random_token();
+        let flags = flags::prepare(&directory.0, address, ports, &token, &options)?;
+        let mut external =
+            Self { address, ca_pem: flags.ca_pem, token, apiserver: None, etcd: None, directory };
+        external.etcd = Some(external.spawn(place, assets, "etcd", flags.etcd).await?);
+        external.apiserver = Some(external.spawn(place, assets, "kube-apiserver", flags.apiserver).await?);
+        external.ready(place).await?;
         Ok(external)
     }
 
-    async fn run(&mut self, assets: &Path, options: &ExternalOptions) -> Result<(), ExternalError> {
-        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let (clients, peers) = (free_port(loopback)?, free_port(loopback)?);
-        let (clients, peers) = (format!("http://127.0.0.1:{clients}"), format!("http://127.0.0.1:{peers}"));
-        let file = |name: &str| self.directory.join(name);
-        let flag = |name: &str, path: &Path| format!("--{name}={}", path.display());
-        let etcd = [
-            flag("data-dir", &file("etcd")),
-            format!("--listen-client-urls={clients}"),
-            format!("--advertise-client-urls={clients}"),
-            format!("--listen-peer-urls={peers}"),
-            format!("--initial-advertise-peer-urls={peers}"),
-            format!("--initial-cluster=default={peers}"),
-            "--unsafe-no-fsync".into(),
-        ];
-        let first = options.service_cidrs.first().and_then(|c| c.hosts().next());
-        let mut names = default_names([Some(self.address.ip()), first].into_iter().flatten());
-        names.extend(options.names.iter().cloned());
-        let pki = Pki::new(&names)?;
-        let accounts = rcgen::KeyPair::generate()?;
-        let users = format!("{},admin,admin,\"system:masters\"\n", self.token);
-        for (name, content) in [
-            ("ca.crt", pki.ca_pem.as_str()),
-            ("server.crt", &pki.certificate_pem),
-            ("server.key", &pki.key_pem),
-            ("accounts.key", &accounts.serialize_pem()),
-            ("accounts.pub", &accounts.public_key_pem()),
-            ("tokens.csv", &users),
-        ] {
-            write_private(&file(name), content)?;
-        }
-        self.ca_pem.clone_from(&pki.ca_pem);
-        let cidrs: Vec<String> = options.service_cidrs.iter().map(|c| c.trunc().to_string()).collect();
-        let mut apiserver = vec![
-            format!("--etcd-servers={clients}"),
-            format!("--bind-address={}", self.address.ip()),
-            format!("--advertise-address={}", self.address.ip()),
-            format!("--secure-port={}", self.address.port()),
-            flag("tls-cert-file", &file("server.crt")),
-            flag("tls-private-key-file", &file("server.key")),
-            flag("token-auth-file", &file("tokens.csv")),
-            flag("service-account-key-file", &file("accounts.pub")),
-            flag("service-account-signing-key-file", &file("accounts.key")),
-            "--service-account-issuer=https://kubernetes.default.svc".into(),
-            format!("--service-cluster-ip-range={}", cidrs.join(",")),
-            "--authorization-mode=RBAC".into(),
-            "--allow-privileged=true".into(),
-            // No controller-manager makes the service accounts this plugin insists on.
-            "--disable-admission-plugins=ServiceAccount".into(),
-        ];
-        if self.address.ip().is_loopback() {
-            // A Service may not have loopback endpoints, so the server must not publish itself.
-            apiserver.push("--endpoint-reconciler-type=none".into());
-        }
-        apiserver.extend(options.flags.iter().cloned());
-        let netns = options.netns.as_deref();
-        self.etcd = Some(spawn(&assets.join("etcd"), &etcd, &file("etcd.log"), netns)?);
-        self.apiserver =
-            Some(spawn(&assets.join("kube-apiserver"), &apiserver, &file("kube-apiserver.log"), netns)?);
-        self.ready(assets, netns).await
+    async fn spawn(
+        &self,
+        place: &P,
+        assets: &Path,
+        program: &str,
+        flags: Vec<String>,
+    ) -> Result<P::Process, ExternalError> {
+        let path = assets.join(program).display().to_string();
+        let what = format!("cannot start {path}");
+        let argv = std::iter::once(path).chain(flags).collect();
+        place.start(argv, self.log(program)).await.map_err(failed(what))
+    }
+
+    fn log(&self, program: &str) -> PathBuf {
+        self.directory.0.join(format!("{program}.log"))
     }
 
     /// Asks `/readyz` until it answers `ok`.
-    async fn ready(&mut self, assets: &Path, netns: Option<&Path>) -> Result<(), ExternalError> {
-        let file = self.directory.join("kubeconfig");
-        write_private(&file, &self.kubeconfig())?;
-        let bundled = assets.join("kubectl");
-        let kubectl = if bundled.is_file() { bundled } else { PathBuf::from("kubectl") };
+    async fn ready(&mut self, place: &P) -> Result<(), ExternalError> {
+        let name = self.address.ip().to_string();
         let deadline = Instant::now() + READY;
         loop {
-            for (program, child) in [("etcd", &mut self.etcd), ("kube-apiserver", &mut self.apiserver)] {
-                let ended = child.as_mut().and_then(|c| c.try_wait().ok().flatten());
-                if let Some(status) = ended {
-                    let log = tail(&self.directory.join(format!("{program}.log")));
-                    return Err(ExternalError::NotReady {
-                        program,
-                        why: format!("ended with {status}"),
-                        log,
-                    });
+            let ended = |process: &mut Option<P::Process>| process.as_mut().and_then(Running::ended);
+            for (program, how) in
+                [("etcd", ended(&mut self.etcd)), ("kube-apiserver", ended(&mut self.apiserver))]
+            {
+                if let Some(how) = how {
+                    let log = tail(&self.log(program));
+                    return Err(ExternalError::NotReady { program, why: format!("ended with {how}"), log });
                 }
             }
-            let mut ask = inside(&kubectl, netns);
-            ask.arg("--kubeconfig").arg(&file).args(["--request-timeout=2s", "get", "--raw", "/readyz"]);
-            let answer = ask
-                .stdin(Stdio::null())
-                .output()
-                .await
-                .map_err(io("cannot run kubectl to ask for /readyz"))?;
-            if answer.status.success() && answer.stdout.starts_with(b"ok") {
-                return Ok(());
-            }
+            let asked = async {
+                let stream = place.connect(self.address).map_err(|e| e.to_string())?;
+                ready::ask(stream, &name, &self.ca_pem, &self.token).await
+            };
+            let why = match tokio::time::timeout_at(deadline, asked).await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(why)) => why,
+                Err(_) => "it does not answer".to_owned(),
+            };
             if Instant::now() >= deadline {
-                let log = tail(&self.directory.join("kube-apiserver.log"));
-                let why = format!("is not ready after {} s", READY.as_secs());
+                let why = format!("is not ready after {} s: {why}", READY.as_secs());
+                let log = tail(&self.log("kube-apiserver"));
                 return Err(ExternalError::NotReady { program: "kube-apiserver", why, log });
             }
             // The process tells nobody when it is ready, so it is asked again.
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
@@ -268,83 +209,37 @@ impl External {
 
     /// Ends both processes and removes their files.
     pub async fn stop(mut self) {
-        for child in [&mut self.apiserver, &mut self.etcd].into_iter().flatten() {
-            // It may have ended by itself; then there is nothing to kill.
-            let _ = child.kill().await;
+        for process in [&mut self.apiserver, &mut self.etcd].into_iter().flatten() {
+            process.kill().await;
         }
     }
 }
 
-impl Drop for External {
+// === impl Directory ===
+
+impl Drop for Directory {
     fn drop(&mut self) {
-        for child in [&mut self.apiserver, &mut self.etcd].into_iter().flatten() {
-            let _ = child.start_kill();
-        }
-        let _ = std::fs::remove_dir_all(&self.directory);
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-fn inside(program: &Path, netns: Option<&Path>) -> Command {
-    let Some(netns) = netns else { return Command::new(program) };
-    let mut command = Command::new("nsenter");
-    command.arg(format!("--net={}", netns.display())).arg("--").arg(program);
-    command
+/// The server's address with a port, and two ports on loopback for etcd, on which nobody listens now.
+fn ports(place: &impl Place, mut address: SocketAddr) -> io::Result<(SocketAddr, (u16, u16))> {
+    let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+    // All are held until all are known: otherwise they might be the same.
+    let (own, clients, peers) = (place.listen(address)?, place.listen(loopback)?, place.listen(loopback)?);
+    address.set_port(own.local_addr()?.port());
+    Ok((address, (clients.local_addr()?.port(), peers.local_addr()?.port())))
 }
 
-fn spawn(program: &Path, flags: &[String], log: &Path, netns: Option<&Path>) -> Result<Child, ExternalError> {
-    let out = std::fs::File::create(log).map_err(io(format!("cannot create {}", log.display())))?;
-    let errors = out.try_clone().map_err(io(format!("cannot write {}", log.display())))?;
-    inside(program, netns)
-        .args(flags)
-        .stdin(Stdio::null())
-        .stdout(out)
-        .stderr(errors)
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(io(format!("cannot start {}", program.display())))
+fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> ExternalError {
+    let what = what.into();
+    move |source| ExternalError::Io { what, source }
 }
 
-fn write_private(path: &Path, content: &str) -> Result<(), ExternalError> {
-    use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
-    let open = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-    open.and_then(|mut f| f.write_all(content.as_bytes()))
-        .map_err(io(format!("cannot write {}", path.display())))
-}
-
+/// The last lines of a log.
 fn tail(path: &Path) -> String {
     let text = std::fs::read(path).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(10)..].join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn folder(etcd: &str) -> tempfile::TempDir {
-        use std::os::unix::fs::PermissionsExt as _;
-        let folder = tempfile::tempdir().expect("folder");
-        for (name, script) in [("etcd", etcd), ("kube-apiserver", "exec sleep 1000")] {
-            let path = folder.path().join(name);
-            std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("script");
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("mode");
-        }
-        folder
-    }
-
-    #[tokio::test]
-    async fn a_folder_without_programs_is_named() {
-        let folder = tempfile::tempdir().expect("folder");
-        let error = External::start(folder.path(), ExternalOptions::default()).await.err().expect("missing");
-        assert!(error.to_string().contains("KUBEBUILDER_ASSETS must name a folder"), "{error}");
-    }
-
-    #[tokio::test]
-    async fn a_program_that_ends_is_told_with_its_log() {
-        let folder = folder("echo cannot listen; exit 3");
-        let error =
-            External::start(folder.path(), ExternalOptions::default()).await.err().expect("not ready");
-        let text = error.to_string();
-        assert!(text.contains("etcd ended with exit status: 3") && text.contains("cannot listen"), "{text}");
-    }
 }

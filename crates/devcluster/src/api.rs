@@ -2,10 +2,10 @@
 //!
 //! Whichever it is, the nodes reach it at `https://172.18.0.254:6443`, and programs outside at a port on loopback.
 
-mod assets;
+mod elsewhere;
 mod embedded;
-mod external;
 mod objects;
+mod real;
 
 use std::{
     fs,
@@ -14,6 +14,8 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use devapi::external::External;
+use ipnet::IpNet;
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -22,16 +24,8 @@ use serde_json::json;
 
 pub use objects::{apply, apply_status, delete, documents, mk_node};
 
-use crate::{
-    addresses::GATEWAY,
-    cluster::Cluster,
-    node::Node,
-    relay::Relay,
-    space::{Process, Space},
-};
+use crate::{addresses::GATEWAY, cluster::Cluster, node::Node, relay::Relay, space::Space};
 
-/// Variable that names a directory with `kube-apiserver` and `etcd` (the convention of Kubernetes' own test environment).
-pub const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
 /// The API server's port on the underlay.
 pub const PORT: u16 = 6443;
 
@@ -70,7 +64,7 @@ enum Access {
 /// What serves.
 enum Server {
     Embedded(embedded::Embedded),
-    Processes(Vec<Process>),
+    Real { _until_dropped: External<Space> },
     Elsewhere,
 }
 
@@ -79,10 +73,9 @@ enum Server {
 impl Api {
     /// Starts or finds the API server and creates the nodes and namespaces every cluster has.
     pub async fn start(cluster: &Cluster, choice: ApiChoice) -> Result<Self> {
-        let assets = std::env::var_os(ASSETS_VARIABLE).filter(|dir| !dir.is_empty()).map(PathBuf::from);
-        let api = match (choice, assets) {
-            (ApiChoice::Kubeconfig(file), _) => external::start(cluster, &file).await?,
-            (ApiChoice::Assets(dir), _) | (ApiChoice::Any, Some(dir)) => assets::start(cluster, &dir).await?,
+        let api = match (choice, devapi::external::assets()) {
+            (ApiChoice::Kubeconfig(file), _) => elsewhere::start(cluster, &file).await?,
+            (ApiChoice::Assets(dir), _) | (ApiChoice::Any, Some(dir)) => real::start(cluster, &dir).await?,
             (ApiChoice::Any | ApiChoice::Embedded, _) => embedded::start(cluster).await?,
         };
         for name in ["ovn-kubernetes", "ovn-host-network"] {
@@ -117,14 +110,6 @@ impl Api {
         match &self.server {
             Server::Embedded(embedded) => Some(&embedded.server),
             _ => None,
-        }
-    }
-
-    /// Processes of a real server that was started here.
-    pub fn processes(&self) -> &[Process] {
-        match &self.server {
-            Server::Processes(processes) => processes,
-            _ => &[],
         }
     }
 
@@ -185,6 +170,12 @@ impl Api {
 /// The address on the underlay where nodes expect the API.
 fn inside(cluster: &Cluster) -> SocketAddr {
     SocketAddr::new(cluster.families().primary(GATEWAY), PORT)
+}
+
+/// Ranges of the cluster's Services, the primary family first.
+fn service_cidrs(cluster: &Cluster) -> Result<Vec<IpNet>> {
+    let ranges = cluster.families().service_cidrs().split(',');
+    ranges.map(|range| range.parse().with_context(|| format!("service range {range}"))).collect()
 }
 
 /// Listens in the underlay where nodes expect the API.

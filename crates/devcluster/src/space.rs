@@ -329,7 +329,14 @@ impl Process {
 
     /// Whether it has not ended yet.
     pub fn is_running(&self) -> bool {
-        self.exit.borrow().is_none() && self.exit.has_changed().is_ok()
+        self.exit_so_far().is_none()
+    }
+
+    /// How it ended; none while it runs.
+    pub(crate) fn exit_so_far(&self) -> Option<Exit> {
+        let exit = self.exit.borrow().clone();
+        // The namespace's end is the program's end, though nobody tells how.
+        exit.or_else(|| self.exit.has_changed().is_err().then(Exit::default))
     }
 
     /// Waits for its end.

@@ -5,7 +5,7 @@ use std::{net::TcpListener, thread};
 use anyhow::{Context, Result, anyhow};
 use tokio::sync::oneshot;
 
-use super::{Api, Server, inside, listen_inside};
+use super::{Api, Server, inside, listen_inside, service_cidrs};
 use crate::cluster::Cluster;
 
 /// A server on a thread of its own: a test that keeps its runtime busy does not hold up the API.
@@ -22,12 +22,7 @@ pub(super) async fn start(cluster: &Cluster) -> Result<Api> {
 
 async fn serve(listener: TcpListener, cluster: &Cluster) -> Result<Embedded> {
     let mut options = devapi::Options::new(listener);
-    options.service_cidrs = cluster
-        .families()
-        .service_cidrs()
-        .split(',')
-        .map(|cidr| cidr.parse().with_context(|| format!("service range {cidr}")))
-        .collect::<Result<_>>()?;
+    options.service_cidrs = service_cidrs(cluster)?;
     options.schedule = true;
     let (started, on_start) = oneshot::channel();
     let (stop, stopped) = oneshot::channel::<()>();
