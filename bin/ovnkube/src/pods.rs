@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use controller::{Event, Progress};
 use kapi::annotations::PodNetwork;
-use kapi::{Pod, PodKey};
+use kapi::{EndpointSlice, Pod, PodKey, Service, ServiceKey};
 use node::board::{PodBoard, PodView};
 use node::cni::Stage;
 use node::kube_feed::apply_pod;
@@ -40,7 +40,7 @@ impl Pods {
         let progress = *self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(progress) = progress else { return Some("the network controller is starting".to_owned()) };
         let missing = [
-            (progress.lists, "the first lists of nodes, pods and namespaces"),
+            (progress.lists, "the first lists of nodes, pods, namespaces, services and endpoint slices"),
             (progress.northbound, "the Northbound database: is ovsdb-server running?"),
             (progress.southbound, "the Southbound database: is ovsdb-server running?"),
             (progress.node, "annotations of this node's Node object: is the cluster manager running?"),
@@ -61,6 +61,18 @@ impl controller::Observer for Pods {
     fn pods(&self, change: &kube_io::Change<Pod>) {
         let mut bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
         apply_pod(&self.board, &self.node, &mut bad, change.clone());
+    }
+
+    fn services(&self, _: &kube_io::Change<Service>) {}
+
+    fn slices(&self, _: &kube_io::Change<EndpointSlice>) {}
+
+    fn programmed(&self, _: &ServiceKey, took: Duration, triggers: &[SystemTime]) {
+        self.metrics.services.programmed(took, triggers, SystemTime::now());
+    }
+
+    fn service_refused(&self, _: &ServiceKey) {
+        self.metrics.services.requeued.inc();
     }
 
     fn decided(&self, key: &PodKey, uid: &str, network: &Arc<PodNetwork>) {

@@ -87,6 +87,8 @@ pub(crate) fn controller(config: &Config, node: &str) -> controller::Options {
         acl_logging_rate: config.logging.acl_logging_rate_limit,
         multicast: config.default.enable_multicast,
         namespace_groups: config.features.egress_firewall || config.default.enable_multicast,
+        service_templates: config.features.svc_template_support,
+        empty_lb_events: config.kubernetes.ovn_empty_lb_events,
         hybrid_overlay: config.hybrid_overlay.enabled,
     };
     controller::Options {

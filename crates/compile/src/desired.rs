@@ -111,6 +111,18 @@ impl RowSpec {
         self
     }
 
+    /// In the map column asked for exactly, `key` has this value instead.
+    pub fn put_entry(&mut self, column: &'static str, key: &str, value: &str) -> &mut RowSpec {
+        for (_, wanted) in self.columns.iter_mut().filter(|(name, _)| *name == column) {
+            if let Value::Exact(datum) = wanted {
+                let mut map = datum.to_str_map();
+                map.insert(key.to_owned(), value.to_owned());
+                *datum = Datum::map::<String, String>(map);
+            }
+        }
+        self
+    }
+
     /// The set column holds exactly these strings.
     pub fn strings<S: Into<String>>(
         &mut self,

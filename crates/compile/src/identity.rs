@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use kapi::PodKey;
+use kapi::{PodKey, ServiceKey};
 use net::{Family, IpNet};
 use ovn::names;
 use ovsdb::{Row, Uuid};
@@ -73,6 +73,7 @@ pub fn name(table: Table, row: &Row) -> Option<String> {
         }
         table::STATIC_MAC_BINDING => Some(binding_name(text("logical_port")?, text("ip")?)),
         table::METER_BAND => Some(band_name(text("action")?, number("rate"), number("burst_size"))),
+        table::CHASSIS_TEMPLATE_VAR => text("chassis").map(str::to_owned),
         table::ENCAP => Some(encap_name(text("type")?, text("ip")?)),
         _ => text("name").map(str::to_owned),
     }
@@ -107,6 +108,11 @@ pub fn owner(table: Table, row: &Row, settings: &Settings, lookup: &dyn Lookup) 
             "Namespace" => external_id(row, names::OBJECT_NAME).map(|ns| Key::Namespace(ns.to_owned())),
             _ => None,
         },
+        table::LOAD_BALANCER => load_balancer_owner(row),
+        table::CHASSIS_TEMPLATE_VAR => {
+            let mut variables = row.get("variables")?.str_pairs();
+            variables.any(|(name, _)| name.starts_with("NODEIP_")).then_some(Key::Templates)
+        }
         table::GATEWAY_CHASSIS => {
             let local_port = format!("{}-", names::router_to_switch(local));
             name.starts_with(&local_port).then_some(Key::LocalNode)
@@ -249,6 +255,15 @@ fn switch_owner(row: &Row, name: &str, local: &str, lookup: &dyn Lookup) -> Opti
 fn lists_port(switch: &Row, name: &str, lookup: &dyn Lookup) -> bool {
     let ports = switch.get("ports").into_iter().flat_map(|ports| ports.uuids());
     ports.filter_map(|uuid| lookup.row(table::SWITCH_PORT, &uuid)).any(|port| port.str("name") == Some(name))
+}
+
+/// Load balancers of user-defined networks carry their network; they belong to another controller.
+fn load_balancer_owner(row: &Row) -> Option<Key> {
+    let other = external_id(row, names::NETWORK).is_some_and(|net| net != kapi::annotations::DEFAULT_NETWORK);
+    if other || external_id(row, names::KIND) != Some("Service") {
+        return None;
+    }
+    ServiceKey::parse(external_id(row, names::OWNER)?).map(Key::Service)
 }
 
 /// Policies that lead to a node's own addresses have no ids; the comment in their match names the node.

@@ -16,10 +16,12 @@ mod pod;
 pub mod pod_network;
 mod remote_node;
 mod routes;
+mod services;
 mod settings;
 pub mod table;
 
 pub use desired::{Desired, Member, RowId, RowSpec, Value};
+pub use services::problems as service_problems;
 pub use settings::Settings;
 pub use table::{Db, Table};
 
@@ -34,6 +36,8 @@ pub fn compile(world: &World, settings: &Settings, key: &Key) -> Option<Desired>
         Key::Gateway => gateway::rows(world.local_node()?, settings),
         Key::RemoteNode(name) => remote_node::rows(world, settings, name),
         Key::Namespace(name) => Some(namespace::rows(world, settings, name)),
+        Key::Service(service) => Some(services::rows(world, settings, world.local_node()?, service)),
+        Key::Templates => Some(services::templates(settings, world.local_node()?)),
         Key::Pod(pod) => Some(pod::rows(world, settings, world.local_node()?, pod)),
     }
 }

@@ -38,6 +38,10 @@ pub struct Settings {
     pub multicast: bool,
     /// Whether namespaces have a port group of all their pods (egress firewall and multicast need it).
     pub namespace_groups: bool,
+    /// Whether load balancers for node ports are shared by all nodes through template variables.
+    pub service_templates: bool,
+    /// Whether a packet for a service whose pods are asleep makes an event instead of being rejected.
+    pub empty_lb_events: bool,
     /// Whether `.3` of each node subnet belongs to the hybrid overlay.
     pub hybrid_overlay: bool,
 }
@@ -69,5 +73,10 @@ impl Settings {
     /// The address pods see when a Service sends their traffic back to themselves: `.5` of the masquerade range.
     pub fn hairpin(&self) -> Dual<IpAddr> {
         self.numbered(&self.masquerade, 5).map(IpNet::addr)
+    }
+
+    /// The address `offset` places into the masquerade range, in both families whatever the cluster has.
+    pub(crate) fn masqueraded(&self, family: Family, offset: u128) -> Option<IpAddr> {
+        nth_address(self.masquerade.get(family)?, offset)
     }
 }

@@ -45,6 +45,10 @@ tables! {
     COPP = Nb "Copp" false;
     /// Chassis a distributed gateway port may live on.
     GATEWAY_CHASSIS = Nb "Gateway_Chassis" true;
+    /// Values template load balancers take from the chassis they work on.
+    CHASSIS_TEMPLATE_VAR = Nb "Chassis_Template_Var" false;
+    /// Load balancers.
+    LOAD_BALANCER = Nb "Load_Balancer" false;
     /// Sets of load balancers.
     LOAD_BALANCER_GROUP = Nb "Load_Balancer_Group" false;
     /// Routers.
@@ -79,10 +83,13 @@ tables! {
 pub const MEMBERSHIPS: &[(Table, &str)] = &[
     (SWITCH, "ports"),
     (SWITCH, "acls"),
+    (SWITCH, "load_balancer"),
     (ROUTER, "ports"),
     (ROUTER, "static_routes"),
     (ROUTER, "policies"),
     (ROUTER, "nat"),
+    (ROUTER, "load_balancer"),
+    (LOAD_BALANCER_GROUP, "load_balancer"),
     (PORT_GROUP, "ports"),
     (PORT_GROUP, "acls"),
 ];

@@ -43,7 +43,7 @@ pub const FEATURES: &[Feature] = &[
     later("persistent-ips", "persistent addresses"),
     later("route-advertisements", "RouteAdvertisements"),
     later("scale-metrics", "metrics for scale"),
-    later("services", "Service load balancers"),
+    Feature { name: "services", title: "Service load balancers", built: true },
     later("udp-aggregation", "UDP aggregation"),
 ];
 

@@ -1,5 +1,7 @@
 //! The network controller without I/O: inputs in, outputs out.
 
+mod services;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +31,7 @@ pub struct Core {
     pods: BTreeMap<PodKey, Pod>,
     notes: BTreeMap<PodKey, Note>,
     seen: Seen,
+    services: services::Services,
 }
 
 /// Which first lists have arrived.
@@ -81,6 +84,7 @@ impl Core {
             pods: BTreeMap::new(),
             notes: BTreeMap::new(),
             seen: Seen::default(),
+            services: services::Services::default(),
             settings,
         }
     }
@@ -97,6 +101,9 @@ impl Core {
             }
             Input::NamespaceApplied(name) => self.world.apply_namespace(&name),
             Input::NamespaceDeleted(name) => self.world.remove_namespace(&name),
+            Input::Services(change) => self.services(*change, now, &mut out),
+            Input::Slices(change) => self.slices(change, now, &mut out),
+            Input::Unreadable(object) => self.unreadable(object),
             Input::Loaded(db, update) => self.loaded(db, &update, &mut out),
             Input::Updated(db, update) => self.pipeline(db).update(&update),
             Input::Lost(db) => {
@@ -106,13 +113,13 @@ impl Core {
             Input::Back(db) => self.pipeline(db).back(),
             Input::Transacted { db, id, result } => {
                 let outcome = self.pipeline(db).landed(id, result, now);
-                self.landed(db, outcome, &mut out);
+                self.landed(db, outcome, now, &mut out);
             }
             Input::Annotated { key, uid, result } => self.annotated(&key, &uid, result, now, &mut out),
             Input::Tick => {}
         }
         self.tick(now, &mut out);
-        self.flush(&mut out);
+        self.flush(now, &mut out);
         out
     }
 
@@ -125,7 +132,7 @@ impl Core {
     /// How far the controller is.
     pub fn progress(&self) -> Progress {
         Progress {
-            lists: self.has_lists(),
+            lists: self.has_lists() && self.services.are_known(),
             northbound: self.nb.is_live(),
             southbound: self.sb.is_live(),
             node: self.world.local_node().is_some(),
@@ -409,7 +416,7 @@ impl Core {
         }
     }
 
-    fn landed(&mut self, db: Db, outcome: Outcome, out: &mut Vec<Output>) {
+    fn landed(&mut self, db: Db, outcome: Outcome, now: Duration, out: &mut Vec<Output>) {
         self.undone(db, &outcome.undone);
         if let Some((key, error)) = outcome.refused {
             if let Key::Pod(pod) = &key {
@@ -418,26 +425,34 @@ impl Core {
                 out.push(Output::Waiting { key: pod.clone(), uid: uid.clone(), reason: message.clone() });
                 self.tell(pod, &uid, "ErrorReconcilingPod", message, out);
             }
+            if let Key::Service(service) = &key {
+                self.service_refused(service, &error, out);
+            }
             out.push(Output::Refused { db, key, error });
         }
-        self.settled(db, outcome.settled, out);
+        self.settled(db, outcome.settled, now, out);
     }
 
     fn undone(&mut self, db: Db, keys: &[Key]) {
         if db == Db::Nb {
             for key in keys {
-                if let Key::Pod(pod) = key {
-                    self.ledger.failed(pod);
+                match key {
+                    Key::Pod(pod) => self.ledger.failed(pod),
+                    Key::Service(service) => self.services.undone(service),
+                    _ => {}
                 }
             }
         }
     }
 
-    fn settled(&mut self, db: Db, keys: Vec<Key>, out: &mut Vec<Output>) {
+    fn settled(&mut self, db: Db, keys: Vec<Key>, now: Duration, out: &mut Vec<Output>) {
         let mut freed = false;
         for key in keys {
             if let (Db::Nb, Key::Pod(pod)) = (db, &key) {
                 freed |= !self.ledger.committed(pod).is_empty();
+            }
+            if let Key::Service(service) = &key {
+                self.service_settled(service, now, out);
             }
             out.push(Output::Settled { db, key });
         }
@@ -469,7 +484,7 @@ impl Core {
     }
 
     /// Sends what is due to the databases that can take it.
-    fn flush(&mut self, out: &mut Vec<Output>) {
+    fn flush(&mut self, now: Duration, out: &mut Vec<Output>) {
         if !self.has_lists() {
             return;
         }
@@ -481,11 +496,11 @@ impl Core {
             }
         }
         for db in [Db::Nb, Db::Sb] {
-            self.flush_one(db, out);
+            self.flush_one(db, now, out);
         }
     }
 
-    fn flush_one(&mut self, db: Db, out: &mut Vec<Output>) {
+    fn flush_one(&mut self, db: Db, now: Duration, out: &mut Vec<Output>) {
         loop {
             let keys = self.pipeline(db).next_keys();
             if keys.is_empty() {
@@ -493,6 +508,7 @@ impl Core {
             }
             let wanted: Vec<(Key, compile::Desired)> = keys
                 .into_iter()
+                .filter(|key| self.is_known(key))
                 .filter_map(|key| {
                     let desired = compile::compile(&self.world, &self.settings, &key)?;
                     Some((key, desired))
@@ -500,13 +516,15 @@ impl Core {
                 .collect();
             if db == Db::Nb {
                 for (key, _) in &wanted {
-                    if let Key::Pod(pod) = key {
-                        self.ledger.planned(pod);
+                    match key {
+                        Key::Pod(pod) => self.ledger.planned(pod),
+                        Key::Service(service) => self.services.planned(service),
+                        _ => {}
                     }
                 }
             }
             let (settled, transaction) = self.pipeline(db).launch(&wanted);
-            self.settled(db, settled, out);
+            self.settled(db, settled, now, out);
             if let Some((id, ops)) = transaction {
                 out.push(Output::Transact { db, id, ops });
                 return;

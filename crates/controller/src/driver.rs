@@ -9,19 +9,21 @@ use std::time::{Duration, Instant};
 use compile::{Db, Settings};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use kapi::{Namespace, Node, ObjectKey, Pod, PodKey};
+use kapi::{EndpointSlice, Namespace, Node, ObjectKey, Pod, PodKey, Service, ServiceKey};
 use kube_io::{Class, Kube, ObjectRef, Scope, Severity};
 use net::ClusterCidr;
 use ovsdb::{Capabilities, Client, MonitorSpec, Notice, Op, TxnError};
 
 use crate::core::{Core, Progress, watched};
-use crate::feed::Feed;
-use crate::io::{Input, Output, PatchError, TxnFailure};
+use crate::feed::{Feed, event_of, translate};
+use crate::io::{Input, Output, PatchError, TxnFailure, Unreadable};
 use crate::observer::{Event, Observer};
 
 /// Columns without which the rows we write do not mean what they should, with the feature that needs them.
 const NEEDED: &[(Db, &str, &str)] = &[
     (Db::Nb, "ACL", "tier"),
+    (Db::Nb, "Chassis_Template_Var", "variables"),
+    (Db::Nb, "Load_Balancer_Group", "load_balancer"),
     (Db::Nb, "Logical_Router", "copp"),
     (Db::Nb, "Logical_Switch", "load_balancer_group"),
     (Db::Nb, "Meter", "fair"),
@@ -70,6 +72,8 @@ pub async fn run(options: Options, kube: Kube, observer: Arc<dyn Observer>) -> R
     let mut nodes = kube.watch::<Node>(Scope::all());
     let mut namespaces = kube.watch::<Namespace>(Scope::all());
     let mut pods = kube.watch::<Pod>(Scope::all().fields(format!("spec.nodeName={node}")));
+    let mut services = kube.watch::<Service>(Scope::all());
+    let mut slices = kube.watch::<EndpointSlice>(Scope::all());
     let mut driver = Driver {
         core: Core::new(options.settings, options.cluster),
         kube,
@@ -100,6 +104,14 @@ pub async fn run(options: Options, kube: Kube, observer: Arc<dyn Observer>) -> R
             Some(change) = pods.next() => {
                 driver.observer.pods(&change);
                 driver.pod(change);
+            }
+            Some(change) = services.next() => {
+                driver.observer.services(&change);
+                driver.service(change);
+            }
+            Some(change) = slices.next() => {
+                driver.observer.slices(&change);
+                driver.slice(change);
             }
             () = timer, if deadline.is_some() => driver.step(Input::Tick),
         }
@@ -176,6 +188,27 @@ impl Driver {
         }
     }
 
+    fn service(&mut self, change: kube_io::Change<Service>) {
+        let known = |key: &ObjectKey| {
+            let key = ServiceKey::new(&key.namespace, &key.name);
+            self.core.world().services().service(&key).is_some()
+        };
+        let event = event_of(&change, known);
+        let unreadable = |key: &ObjectKey| Unreadable::Service(ServiceKey::new(&key.namespace, &key.name));
+        if let Some(input) = translate(change, |change| Input::Services(Box::new(change)), unreadable) {
+            self.timed("Service", event, input);
+        }
+    }
+
+    fn slice(&mut self, change: kube_io::Change<EndpointSlice>) {
+        let event =
+            event_of(&change, |key| self.core.world().services().has_slice(&key.namespace, &key.name));
+        let unreadable = |key: &ObjectKey| Unreadable::Slice(format!("{}/{}", key.namespace, key.name));
+        if let Some(input) = translate(change, Input::Slices, unreadable) {
+            self.timed("EndpointSlice", event, input);
+        }
+    }
+
     fn timed(&mut self, kind: &'static str, event: Option<Event>, input: Input) {
         let start = Instant::now();
         self.step(input);
@@ -231,9 +264,18 @@ impl Driver {
                     ObjectRef::from_key::<Pod>(&ObjectKey { namespace: key.namespace, name: key.name, uid });
                 self.kube.event(pod, Severity::Warning, reason, message);
             }
+            Output::WarnService { key, uid, reason, message } => {
+                tracing::warn!(service = %key, %message);
+                let key = ObjectKey { namespace: key.namespace().into(), name: key.name().into(), uid };
+                self.kube.event(ObjectRef::from_key::<Service>(&key), Severity::Warning, reason, message);
+            }
+            Output::Programmed { key, took, triggers } => self.observer.programmed(&key, took, &triggers),
             Output::Settled { db: Db::Nb, key: world::Key::Pod(key) } => self.observer.committed(&key),
             Output::Settled { .. } => {}
             Output::Refused { db, key, error } => {
+                if let world::Key::Service(service) = &key {
+                    self.observer.service_refused(service);
+                }
                 tracing::error!(database = db.name(), %key, %error, "the database refuses what this asks for");
             }
         }

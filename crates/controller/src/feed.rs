@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kapi::{Node, Object, Pod, PodKey};
+use kapi::{Node, Object, ObjectKey, Pod, PodKey};
 
-use crate::io::Change;
+use crate::io::{Change, Input, Unreadable};
 use crate::observer::Event;
 
 /// The feeds of the kinds that need it.
@@ -81,5 +81,44 @@ impl<T: Object> Kept<T> {
             }
             kube_io::Change::Up => None,
         }
+    }
+}
+
+/// What a change is, for metrics, where the tables can tell whether an object is `known`.
+pub(crate) fn event_of<T: Object>(
+    change: &kube_io::Change<T>,
+    known: impl Fn(&ObjectKey) -> bool,
+) -> Option<Event> {
+    match change {
+        kube_io::Change::Snapshot(_) => Some(Event::List),
+        kube_io::Change::Applied(object) => {
+            Some(if known(&object.key()) { Event::Update } else { Event::Add })
+        }
+        kube_io::Change::Deleted(_) => Some(Event::Delete),
+        _ => None,
+    }
+}
+
+/// The core's form of a change of a kind whose last readable state the tables keep; `None` when there is nothing to
+/// tell it.
+pub(crate) fn translate<T: Object>(
+    change: kube_io::Change<T>,
+    input: impl Fn(Change<T>) -> Input,
+    unreadable: impl Fn(&ObjectKey) -> Unreadable,
+) -> Option<Input> {
+    let kind = T::RESOURCE.kind;
+    match change {
+        kube_io::Change::Snapshot(list) => Some(input(Change::Snapshot(list))),
+        kube_io::Change::Applied(object) => Some(input(Change::Applied(object))),
+        kube_io::Change::Deleted(key) => Some(input(Change::Deleted(PodKey::new(key.namespace, key.name)))),
+        kube_io::Change::Bad { key, error } => {
+            tracing::warn!(kind, object = %key, %error, "object cannot be read; its last readable state counts");
+            Some(Input::Unreadable(unreadable(&key)))
+        }
+        kube_io::Change::Down { error } => {
+            tracing::warn!(kind, %error, "watch interrupted; trying again");
+            None
+        }
+        kube_io::Change::Up => None,
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use compile::Db;
 use kapi::annotations::PodNetwork;
-use kapi::{Node, Pod, PodKey};
+use kapi::{EndpointSlice, Node, Pod, PodKey, Service, ServiceKey};
 use ovsdb::{Op, Rejection, Update};
 use world::Key;
 
@@ -33,6 +34,12 @@ pub enum Input {
     NamespaceApplied(String),
     /// A namespace is gone.
     NamespaceDeleted(String),
+    /// Services changed.
+    Services(Box<Change<Service>>),
+    /// EndpointSlices changed.
+    Slices(Change<EndpointSlice>),
+    /// An object cannot be read any more.
+    Unreadable(Unreadable),
     /// A database was loaded anew.
     Loaded(Db, Update),
     /// A database changed.
@@ -61,6 +68,15 @@ pub enum Input {
     },
     /// Time went by.
     Tick,
+}
+
+/// An object that cannot be read any more, of a kind the tables keep the last readable state of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unreadable {
+    /// A Service.
+    Service(ServiceKey),
+    /// An EndpointSlice, as `namespace/name`.
+    Slice(String),
 }
 
 /// Why a transaction was not made, or is not known to have been made.
@@ -135,6 +151,26 @@ pub enum Output {
         reason: &'static str,
         /// Cause and cure.
         message: String,
+    },
+    /// A warning for the owner of a service.
+    WarnService {
+        /// The service.
+        key: ServiceKey,
+        /// Its UID.
+        uid: String,
+        /// The event's reason.
+        reason: &'static str,
+        /// Cause and cure.
+        message: String,
+    },
+    /// The Northbound database holds what changes of a service asked for.
+    Programmed {
+        /// The service.
+        key: ServiceKey,
+        /// Since the first of the changes was heard of.
+        took: Duration,
+        /// When that happened which made its EndpointSlices change.
+        triggers: Vec<SystemTime>,
     },
     /// The database holds what this key asks for.
     Settled {

@@ -15,6 +15,6 @@ pub mod planner;
 pub use crate::core::{Core, Progress, watched};
 pub use compile::Settings;
 pub use driver::{Error, Options, run};
-pub use io::{Change, Input, Output, PatchError, TxnFailure};
+pub use io::{Change, Input, Output, PatchError, TxnFailure, Unreadable};
 pub use ledger::{Ledger, Refusal, Verdict};
 pub use observer::{Event, Observer};

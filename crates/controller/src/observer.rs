@@ -1,10 +1,10 @@
 //! What others in the process hear of the controller at once, before the API server echoes it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use kapi::annotations::PodNetwork;
-use kapi::{Pod, PodKey};
+use kapi::{EndpointSlice, Pod, PodKey, Service, ServiceKey};
 
 use crate::core::Progress;
 
@@ -25,6 +25,19 @@ pub enum Event {
 pub trait Observer: Send + Sync {
     /// The feed of this node's pods, as it comes from the API server.
     fn pods(&self, change: &kube_io::Change<Pod>);
+
+    /// The feed of Services, as it comes from the API server.
+    fn services(&self, change: &kube_io::Change<Service>);
+
+    /// The feed of EndpointSlices, as it comes from the API server.
+    fn slices(&self, change: &kube_io::Change<EndpointSlice>);
+
+    /// Changes of a service are in the Northbound database: `took` since they were heard of; `triggers` are the
+    /// times of what made its EndpointSlices change.
+    fn programmed(&self, key: &ServiceKey, took: Duration, triggers: &[SystemTime]);
+
+    /// The database refuses what a service asks for; it is tried again.
+    fn service_refused(&self, key: &ServiceKey);
 
     /// The pod's addresses are decided.
     fn decided(&self, key: &PodKey, uid: &str, network: &Arc<PodNetwork>);

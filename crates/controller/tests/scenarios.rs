@@ -3,9 +3,10 @@
 
 mod common;
 
+use common::objects;
 use common::world::Zone;
 use controller::{Change, Input};
-use kapi::{Node, Pod};
+use kapi::{Node, Object, Pod, PodKey};
 use scenario::{Scenario, canonical, compare};
 use serde_json::Value;
 
@@ -39,7 +40,14 @@ fn zone(scenario: &Scenario, number: usize) -> Zone {
     for pod in pods {
         zone.pods.insert(pod.pod_key(), pod);
     }
+    let (services, slices) = objects::services(scenario);
+    zone.services = services.into_iter().map(|service| (key(&service), service)).collect();
+    zone.slices = slices.into_iter().map(|slice| (key(&slice), slice)).collect();
     zone
+}
+
+fn key<T: Object>(object: &T) -> PodKey {
+    PodKey::new(&*object.meta().namespace, &*object.meta().name)
 }
 
 #[test]
@@ -125,17 +133,25 @@ fn another_order_of_events_gives_the_same_rows() {
 /// A database as the reference left it, with rows of features we do not have: nothing is written.
 #[test]
 fn recorded_rows_are_taken_over_without_a_write() {
-    for number in [1, 2] {
-        let mut zone = zone(&Scenario::PODS, number);
-        zone.nb.load_log(scenario::recorded_database(number));
-        let before = zone.nb.rows("Logical_Switch_Port").len();
-        assert!(before > 8, "the recorded database was not read");
-        zone.start();
-        zone.settle();
-        assert_eq!(zone.nb.ops, 0, "operations on taken-over rows");
-        assert_eq!(zone.nb.rows("Logical_Switch_Port").len(), before);
-        let chassis: Vec<Value> =
-            zone.sb.rows("Chassis").iter().map(|row| Value::from(row.str("hostname"))).collect();
-        assert_eq!(chassis, [Value::from(if number == 1 { "node2" } else { "node1" })]);
+    let mut taken = 0;
+    for scenario in Scenario::ALL {
+        for number in [1, 2] {
+            let Some(database) = scenario.database(number) else { continue };
+            let mut zone = zone(&scenario, number);
+            zone.nb.load_log(database);
+            let count =
+                |zone: &Zone| ["Logical_Switch_Port", "Load_Balancer"].map(|table| zone.nb.rows(table).len());
+            let before = count(&zone);
+            assert!(before[0] > 8 && before[1] > 0, "the recorded database was not read");
+            zone.start();
+            zone.settle();
+            assert_eq!(zone.nb.ops, 0, "{}: operations on taken-over rows", scenario.name);
+            assert_eq!(count(&zone), before);
+            let chassis: Vec<Value> =
+                zone.sb.rows("Chassis").iter().map(|row| Value::from(row.str("hostname"))).collect();
+            assert_eq!(chassis, [Value::from(if number == 1 { "node2" } else { "node1" })]);
+            taken += 1;
+        }
     }
+    assert_eq!(taken, 4);
 }

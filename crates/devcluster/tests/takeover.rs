@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, fs};
 use anyhow::{Context, Result, ensure};
 use devcluster::{AgentOptions, ApiChoice, Cluster, Daemon, Node, Stack, api, mk_namespace};
 use lab::run;
-use scenario::{Scenario, canonical, compare, recorded_database};
+use scenario::{Scenario, canonical, compare};
 use serde_json::{Value, json};
 
 /// Columns that northd and ovn-controller write to the Northbound database.
@@ -28,7 +28,8 @@ async fn serve_recorded(stack: &Stack, node: &Node) -> Result<()> {
         node.daemon(daemon).context("no such daemon")?.kill9().await?;
     }
     let file = node.outside(lab::NB_FILE);
-    fs::write(&file, recorded_database(usize::from(node.number())))?;
+    let database = Scenario::PODS.database(usize::from(node.number())).context("no recorded database")?;
+    fs::write(&file, database)?;
     let prefix = stack.cluster().prefix();
     let output = tokio::process::Command::new(prefix.program("ovsdb-tool"))
         .args(["convert".as_ref(), file.as_os_str(), prefix.schema("ovn-nb.ovsschema")?.as_os_str()])

@@ -37,6 +37,10 @@ pub const OBJECT_NAME: &str = "k8s.ovn.org/name";
 pub const NETWORK: &str = "k8s.ovn.org/network";
 /// `external_ids` key that marks what leads to a remote node.
 pub const IC_NODE: &str = "ic-node";
+/// `external_ids` key of the kind of object a load balancer is made for.
+pub const KIND: &str = "k8s.ovn.org/kind";
+/// `external_ids` key of the object (`namespace/name`) a load balancer is made for.
+pub const OWNER: &str = "k8s.ovn.org/owner";
 /// Owner of everything of the cluster's own network.
 pub const DEFAULT_CONTROLLER: &str = "default-network-controller";
 
@@ -108,6 +112,16 @@ pub fn pod_port(namespace: &str, pod: &str) -> String {
 /// The row that pins a distributed gateway port to a chassis.
 pub fn gateway_chassis(router_port: &str, chassis: &str) -> String {
     format!("{router_port}-{chassis}")
+}
+
+/// Load balancer of a service for one protocol; `scope` tells where it works.
+pub fn load_balancer(service: &str, protocol: &str, scope: &str) -> String {
+    format!("Service_{service}_{protocol}_{scope}")
+}
+
+/// Template variable with an address of each chassis; `family` as the API writes it, such as `IPv4`.
+pub fn node_address_variable(family: &str, index: usize) -> String {
+    format!("NODEIP_{family}_{index}")
 }
 
 /// Object ids of a row.

@@ -10,4 +10,4 @@ mod record;
 
 pub use canonical::{Rows, canonical};
 pub use compare::{Report, compare};
-pub use record::{Scenario, recorded_database};
+pub use record::Scenario;

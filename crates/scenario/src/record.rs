@@ -13,9 +13,19 @@ pub struct Scenario {
     pub manifest: &'static str,
     objects: &'static str,
     northbound: [&'static str; 2],
+    databases: Option<[&'static [u8]; 2]>,
 }
 
 macro_rules! scenario {
+    ($name:literal raw) => {
+        Scenario {
+            databases: Some([
+                include_bytes!(concat!("../data/", $name, "/node1.ovnnb.db")),
+                include_bytes!(concat!("../data/", $name, "/node2.ovnnb.db")),
+            ]),
+            ..scenario!($name)
+        }
+    };
     ($name:literal) => {
         Scenario {
             name: $name,
@@ -25,6 +35,7 @@ macro_rules! scenario {
                 include_str!(concat!("../data/", $name, "/node1.nb.json")),
                 include_str!(concat!("../data/", $name, "/node2.nb.json")),
             ],
+            databases: None,
         }
     };
 }
@@ -37,10 +48,13 @@ impl Scenario {
     /// Dual stack.
     pub const DUAL_STACK: Scenario = scenario!("03-base-dualstack");
     /// Pods of every kind.
-    pub const PODS: Scenario = scenario!("04-pods");
+    pub const PODS: Scenario = scenario!("04-pods" raw);
+    /// Services of every kind.
+    pub const SERVICES: Scenario = scenario!("05-services" raw);
 
     /// All of them.
-    pub const ALL: [Scenario; 4] = [Scenario::BASE, Scenario::LOCAL, Scenario::DUAL_STACK, Scenario::PODS];
+    pub const ALL: [Scenario; 5] =
+        [Scenario::BASE, Scenario::LOCAL, Scenario::DUAL_STACK, Scenario::PODS, Scenario::SERVICES];
 
     /// Objects as they were at the end, in the recorder's form: kind, name, annotations, status …
     pub fn objects(&self) -> Vec<Value> {
@@ -52,13 +66,10 @@ impl Scenario {
         let text = self.northbound.get(number.wrapping_sub(1)).copied().unwrap_or_default();
         serde_json::from_str(text).unwrap_or_default()
     }
-}
 
-/// The raw Northbound database of node `number` (1 or 2) at the end of [`Scenario::PODS`], as a file of
-/// ovsdb-server.
-pub fn recorded_database(number: usize) -> &'static [u8] {
-    match number {
-        1 => include_bytes!("../data/04-pods/node1.ovnnb.db"),
-        _ => include_bytes!("../data/04-pods/node2.ovnnb.db"),
+    /// The raw Northbound database of node `number` (1 or 2) at the end, as a file of ovsdb-server; kept only where
+    /// take-over is tested with it.
+    pub fn database(&self, number: usize) -> Option<&'static [u8]> {
+        self.databases?.get(number.wrapping_sub(1)).copied()
     }
 }

@@ -53,6 +53,11 @@ impl Services {
         self.entries.get(key).into_iter().flat_map(|entry| &entry.slices).map(|(_, slice)| slice)
     }
 
+    /// Whether a slice is filed.
+    pub fn has_slice(&self, namespace: &str, name: &str) -> bool {
+        self.slices.contains_key(&*slice_name(namespace, name))
+    }
+
     /// A service as seen from a place.
     pub fn view<'a>(&'a self, key: &ServiceKey, place: Place<'_>) -> Option<View<'a>> {
         let entry = self.entries.get(key)?;

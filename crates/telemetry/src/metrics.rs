@@ -8,6 +8,7 @@ mod ovn;
 mod pod_stage;
 mod process;
 mod registry;
+mod service;
 
 pub use cluster_manager::ClusterManagerMetrics;
 pub use controller::{ControllerMetrics, PodSteps, ResourceEvent};
@@ -16,6 +17,7 @@ pub use node::NodeMetrics;
 pub use ovn::OvnMetrics;
 pub use pod_stage::{PodStage, PodStages};
 pub use registry::{Declared, Kind};
+pub use service::ServiceMetrics;
 
 use registry::Families;
 use std::{path::PathBuf, sync::Arc};
@@ -59,6 +61,8 @@ pub struct Metrics {
     pub node: NodeMetrics,
     /// `ovnkube_pod_stage_duration_seconds`
     pub pod_stages: PodStages,
+    /// What Services take to be programmed.
+    pub services: ServiceMetrics,
     /// `ovn_*` and `ovs_*`, on the second server.
     pub ovn: OvnMetrics,
     main: Arc<Families>,
@@ -74,6 +78,7 @@ impl Metrics {
         let controller = ControllerMetrics::declare(&mut main.only(roles.controller), build, &log_files);
         let node = NodeMetrics::declare(&mut main.only(roles.node), build, &log_files);
         let pod_stages = PodStages::declare(&mut main.only(roles.controller || roles.node));
+        let services = ServiceMetrics::declare(&mut main.only(roles.controller));
         process::declare(&mut main.only(true));
         let ovn = OvnMetrics::declare(&mut second.only(true));
         process::declare(&mut second.only(true));
@@ -82,6 +87,7 @@ impl Metrics {
             controller,
             node,
             pod_stages,
+            services,
             ovn,
             main: Arc::new(main),
             second: Arc::new(second),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use kapi::PodKey;
+use kapi::{PodKey, ServiceKey};
 
 /// A unit of desired state, and the owner of the rows that come out of it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +19,10 @@ pub enum Key {
     Namespace(String),
     /// A pod on this zone's node.
     Pod(PodKey),
+    /// A service.
+    Service(ServiceKey),
+    /// Variables in which services find this node's addresses. After the services: what they no longer use goes last.
+    Templates,
 }
 
 impl fmt::Display for Key {
@@ -30,6 +34,8 @@ impl fmt::Display for Key {
             Key::RemoteNode(name) => write!(f, "node {name}"),
             Key::Namespace(name) => write!(f, "namespace {name}"),
             Key::Pod(key) => write!(f, "pod {key}"),
+            Key::Service(key) => write!(f, "service {key}"),
+            Key::Templates => f.write_str("templates"),
         }
     }
 }

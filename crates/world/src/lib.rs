@@ -6,6 +6,7 @@
 mod key;
 mod nodes;
 mod pods;
+mod services;
 mod tables;
 
 pub use key::Key;

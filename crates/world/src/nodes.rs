@@ -6,6 +6,9 @@ use kapi::annotations::{self, AnnotationError, GatewayConfig};
 use kapi::{Meta, Node};
 use net::{Dual, IpNet};
 
+/// Label of the zone a node is in.
+const ZONE: &str = "topology.kubernetes.io/zone";
+
 /// What the annotations of a node say. A value that cannot be used is absent and named in `problems`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeState {
@@ -27,6 +30,8 @@ pub struct NodeState {
     pub encap_ips: Vec<IpAddr>,
     /// Addresses of the host.
     pub host_cidrs: Vec<IpNet>,
+    /// The zone of the provider's the node is in (label `topology.kubernetes.io/zone`).
+    pub zone: Option<String>,
     /// How the node reaches the outside.
     pub gateway: Option<GatewayConfig>,
     /// Whether packet sizes can be checked on the way in.
@@ -53,6 +58,7 @@ impl NodeState {
             chassis: meta.annotation(annotations::CHASSIS_ID).filter(|id| !id.is_empty()).map(str::to_owned),
             encap_ips: encap_ips(&mut keep, node),
             host_cidrs: keep.value(annotations::parse_host_cidrs(meta)).unwrap_or_default(),
+            zone: meta.labels.get(ZONE).filter(|zone| !zone.is_empty()).cloned(),
             gateway: keep.value(GatewayConfig::parse(meta)),
             gateway_mtu: meta.annotation(annotations::GATEWAY_MTU_SUPPORT) != Some("false"),
             problems: Vec::new(),

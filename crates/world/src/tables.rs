@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kapi::{Node, PodKey};
 use net::{Carver, ClusterCidr};
+use service::Services;
 
-use crate::{Key, NodeState, PodState};
+use crate::{Key, NodeState, PodState, services};
 
 /// The cluster as this zone sees it.
 #[derive(Debug)]
@@ -17,7 +18,8 @@ pub struct World {
     refused: BTreeMap<String, String>,
     namespaces: BTreeSet<String>,
     pods: BTreeMap<PodKey, PodState>,
-    dirty: BTreeSet<Key>,
+    pub(crate) services: Services,
+    pub(crate) dirty: BTreeSet<Key>,
 }
 
 impl World {
@@ -31,7 +33,8 @@ impl World {
             refused: BTreeMap::new(),
             namespaces: BTreeSet::new(),
             pods: BTreeMap::new(),
-            dirty: BTreeSet::from([Key::Cluster, Key::LocalNode, Key::Gateway]),
+            services: Services::new(),
+            dirty: BTreeSet::from([Key::Cluster, Key::LocalNode, Key::Gateway, Key::Templates]),
         }
     }
 
@@ -78,11 +81,12 @@ impl World {
 
     /// Every key the tables have something to say about.
     pub fn keys(&self) -> impl Iterator<Item = Key> {
-        let fixed = [Key::Cluster, Key::LocalNode, Key::Gateway].into_iter();
+        let fixed = [Key::Cluster, Key::LocalNode, Key::Gateway, Key::Templates].into_iter();
         let nodes = self.remote_nodes().map(|node| Key::RemoteNode(node.name.clone()));
         let namespaces = self.namespaces.iter().cloned().map(Key::Namespace);
         let pods = self.pods.keys().cloned().map(Key::Pod);
-        fixed.chain(nodes).chain(namespaces).chain(pods)
+        let services = self.services.services().map(|service| Key::Service(service.key.clone()));
+        fixed.chain(nodes).chain(namespaces).chain(pods).chain(services)
     }
 
     /// Takes the keys that changed since the last call.
@@ -187,8 +191,12 @@ impl World {
             return;
         }
         let chassis_changed = self.local_node.as_ref().map(|old| &old.chassis) != Some(&node.chassis);
+        let services_concerned = self.local_node.as_ref().is_none_or(|old| services::concerned(old, node));
         self.local_node = Some(node.clone());
         self.dirty.extend([Key::LocalNode, Key::Gateway]);
+        if services_concerned {
+            self.mark_services();
+        }
         if chassis_changed {
             self.dirty.extend(self.pods.keys().cloned().map(Key::Pod));
         }
@@ -274,7 +282,7 @@ mod tests {
     fn the_local_node_outlives_its_object() {
         let mut world = world();
         world.apply_node(&node("node1", "2026-01-01T00:00:00Z", "10.244.0.0/24"));
-        assert_eq!(world.take_dirty(), BTreeSet::from([Key::LocalNode, Key::Gateway]));
+        assert_eq!(world.take_dirty(), BTreeSet::from([Key::LocalNode, Key::Gateway, Key::Templates]));
         world.remove_node("node1");
         assert!(!world.is_dirty());
         assert_eq!(world.local_node().unwrap().subnets.v4, Some("10.244.0.0/24".parse().unwrap()));

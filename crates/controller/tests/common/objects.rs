@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use compile::Settings;
-use kapi::{Node, Pod, PodKey};
+use kapi::{EndpointSlice, Node, Pod, PodKey, Service};
 use net::{ClusterCidr, Dual, IpNet};
 use ovsdb::Schema;
+use serde::Deserialize;
 
 pub(crate) fn net(text: &str) -> IpNet {
     text.parse().expect("a prefix")
@@ -43,6 +44,8 @@ pub(crate) fn settings(node: &str, dual: bool) -> Settings {
         acl_logging_rate: 20,
         multicast: false,
         namespace_groups: true,
+        service_templates: false,
+        empty_lb_events: false,
         hybrid_overlay: false,
     }
 }
@@ -84,4 +87,34 @@ pub(crate) fn pod(key: &PodKey, uid: &str, node: &str) -> Pod {
 pub(crate) fn annotated(mut pod: Pod, value: &str) -> Pod {
     pod.metadata.annotations.insert(kapi::annotations::POD_NETWORKS.into(), value.into());
     pod
+}
+
+/// The Services and EndpointSlices of a scenario as they were at the end. The API server's own comes with every
+/// cluster.
+pub(crate) fn services(scenario: &scenario::Scenario) -> (Vec<Service>, Vec<EndpointSlice>) {
+    let mut services: Vec<serde_json::Value> = vec![serde_json::json!({
+        "metadata": {"name": "kubernetes", "namespace": "default"},
+        "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "targetPort": 6443}]}})];
+    let mut slices: Vec<serde_json::Value> = vec![serde_json::json!({
+        "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": "IPv4", "ports": [{"name": "https", "port": 6443}],
+        "endpoints": [{"addresses": ["172.18.0.254"], "conditions": {"ready": true}}]})];
+    for document in serde_norway::Deserializer::from_str(scenario.manifest) {
+        let document = serde_json::Value::deserialize(document).expect("a document");
+        match (document["kind"].as_str(), document["lab"].as_str()) {
+            (Some("EndpointSlice"), None) => slices.push(document),
+            (Some("Service"), None) => services.push(document),
+            (Some("Service"), Some("status")) => {
+                let same = |service: &&mut serde_json::Value| service["metadata"] == document["metadata"];
+                let service = services.iter_mut().find(same).expect("the service of a status");
+                service["status"] = document["status"].clone();
+            }
+            _ => {}
+        }
+    }
+    (services.into_iter().map(read).collect(), slices.into_iter().map(read).collect())
+}
+
+fn read<T: serde::de::DeserializeOwned>(json: serde_json::Value) -> T {
+    serde_json::from_value(json).expect("a readable object")
 }

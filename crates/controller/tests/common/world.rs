@@ -8,7 +8,7 @@ use std::time::Duration;
 use compile::Db;
 use controller::{Change, Core, Input, Output, PatchError, TxnFailure};
 use kapi::annotations::POD_NETWORKS;
-use kapi::{Node, Pod, PodKey};
+use kapi::{EndpointSlice, Node, Pod, PodKey, Service, ServiceKey};
 use ovsdb::{Op, Rejection, Row, Update};
 
 use super::database::Database;
@@ -33,6 +33,8 @@ pub(crate) struct Zone {
     pub(crate) nodes: BTreeMap<String, Node>,
     pub(crate) namespaces: BTreeSet<String>,
     pub(crate) pods: BTreeMap<PodKey, Pod>,
+    pub(crate) services: BTreeMap<PodKey, Service>,
+    pub(crate) slices: BTreeMap<PodKey, EndpointSlice>,
     pub(crate) nb: Database,
     pub(crate) sb: Database,
     /// Inputs on their way to the core, one queue per source: sources overtake each other, not themselves.
@@ -40,6 +42,9 @@ pub(crate) struct Zone {
     pub(crate) transactions: VecDeque<(Db, u64, Vec<Op>)>,
     pub(crate) patches: VecDeque<(PodKey, String, String)>,
     pub(crate) warnings: Vec<(PodKey, String)>,
+    pub(crate) service_warnings: Vec<(ServiceKey, String)>,
+    /// Services whose changes were told to be in the database.
+    pub(crate) programmed: Vec<ServiceKey>,
     pub(crate) refusals: Vec<String>,
     /// Keys in one transaction at the most: small values show every intermediate state.
     pub(crate) batch: usize,
@@ -55,12 +60,16 @@ impl Zone {
             nodes: BTreeMap::new(),
             namespaces: BTreeSet::new(),
             pods: BTreeMap::new(),
+            services: BTreeMap::new(),
+            slices: BTreeMap::new(),
             nb: Database::new(objects::schema(Db::Nb)),
             sb: Database::new(objects::schema(Db::Sb)),
             queues: BTreeMap::new(),
             transactions: VecDeque::new(),
             patches: VecDeque::new(),
             warnings: Vec::new(),
+            service_warnings: Vec::new(),
+            programmed: Vec::new(),
             refusals: Vec::new(),
             batch: 500,
             local: local.into(),
@@ -82,6 +91,9 @@ impl Zone {
         let pods = self.pods.values().filter(|pod| pod.spec.node_name == self.local).cloned().collect();
         self.send("pods", Input::Pods(Change::Snapshot(pods)));
         self.send("namespaces", Input::Namespaces(self.namespaces.clone()));
+        let services = Change::Snapshot(self.services.values().cloned().collect());
+        self.send("services", Input::Services(Box::new(services)));
+        self.send("slices", Input::Slices(Change::Snapshot(self.slices.values().cloned().collect())));
         self.send("nb", Input::Loaded(Db::Nb, self.nb.dump()));
         self.send("sb", Input::Loaded(Db::Sb, self.sb.dump()));
     }
@@ -126,6 +138,30 @@ impl Zone {
         }
     }
 
+    pub(crate) fn put_service(&mut self, service: Service) {
+        let key = PodKey::new(&*service.metadata.namespace, &*service.metadata.name);
+        self.services.insert(key, service.clone());
+        self.send("services", Input::Services(Box::new(Change::Applied(service))));
+    }
+
+    pub(crate) fn remove_service(&mut self, key: &PodKey) {
+        if self.services.remove(key).is_some() {
+            self.send("services", Input::Services(Box::new(Change::Deleted(key.clone()))));
+        }
+    }
+
+    pub(crate) fn put_slice(&mut self, slice: EndpointSlice) {
+        let key = PodKey::new(&*slice.metadata.namespace, &*slice.metadata.name);
+        self.slices.insert(key, slice.clone());
+        self.send("slices", Input::Slices(Change::Applied(slice)));
+    }
+
+    pub(crate) fn remove_slice(&mut self, key: &PodKey) {
+        if self.slices.remove(key).is_some() {
+            self.send("slices", Input::Slices(Change::Deleted(key.clone())));
+        }
+    }
+
     /// Delivers the next input of a source.
     pub(crate) fn deliver(&mut self, source: &str) {
         let input = self
@@ -144,6 +180,8 @@ impl Zone {
                 Output::Transact { db, id, ops } => self.transactions.push_back((db, id, ops)),
                 Output::Annotate { key, uid, value } => self.patches.push_back((key, uid, value)),
                 Output::Warn { key, message, .. } => self.warnings.push((key, message)),
+                Output::WarnService { key, message, .. } => self.service_warnings.push((key, message)),
+                Output::Programmed { key, .. } => self.programmed.push(key),
                 Output::Refused { error, .. } => self.refusals.push(error),
                 Output::Decided { .. } | Output::Waiting { .. } | Output::Settled { .. } => {}
             }
@@ -313,6 +351,8 @@ impl Zone {
         again.nodes = self.nodes.clone();
         again.namespaces = self.namespaces.clone();
         again.pods = self.pods.clone();
+        again.services = self.services.clone();
+        again.slices = self.slices.clone();
         // The node's own rows outlive its object; without it a fresh controller has nothing to go by.
         if self.core.world().local_node().is_none() || !self.nodes.contains_key(&self.local) {
             return;
@@ -327,6 +367,8 @@ impl Zone {
         empty.nodes = self.nodes.clone();
         empty.namespaces = self.namespaces.clone();
         empty.pods = self.pods.clone();
+        empty.services = self.services.clone();
+        empty.slices = self.slices.clone();
         empty.start();
         empty.settle();
         assert_eq!(text(&empty.nb), text(&self.nb), "a from-scratch compile differs");
