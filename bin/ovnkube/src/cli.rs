@@ -1,6 +1,6 @@
 //! Sub-commands. What starts with a flag is the daemon and does not come here.
 
-use crate::{build, daemon, output};
+use crate::{build, daemon, output, policy};
 use clap::{Parser, Subcommand, ValueEnum};
 use config::report::{self, Format, Shell};
 use std::process::ExitCode;
@@ -20,6 +20,9 @@ enum Command {
     /// Look at the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Network policies explained: who may talk to whom, which rule decides, what a change would do.
+    #[command(subcommand)]
+    Policy(policy::PolicyCommand),
     /// Print the version.
     Version,
     /// Print a completion script for a shell.
@@ -70,6 +73,7 @@ pub(crate) fn run() -> ExitCode {
             ShellName::Zsh => Shell::Zsh,
             ShellName::Fish => Shell::Fish,
         })),
+        Command::Policy(command) => policy::run(command),
         Command::Config(ConfigCommand::Reference) => output::print(&report::reference()),
         Command::Config(ConfigCommand::Show { output, changed, flags }) => show(output, changed, &flags),
     }

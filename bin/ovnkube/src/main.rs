@@ -7,6 +7,7 @@ mod observe;
 mod output;
 mod pidfile;
 mod pods;
+mod policy;
 mod run;
 mod settings;
 

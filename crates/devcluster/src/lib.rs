@@ -18,6 +18,7 @@ pub mod api;
 pub mod binaries;
 mod cluster;
 mod datapath;
+pub mod matrix;
 pub mod node;
 mod notify;
 pub mod prefix;

@@ -119,7 +119,6 @@ fn compare(before: &Cluster, after: &Cluster, from: &Class, to: &Class, spans: &
     if let [first, others @ ..] = &mut effects[..]
         && others.iter().all(|other| (&other.1, &other.2, &other.3) == (&first.1, &first.2, &first.3))
         && others.len() + 1 == families.len()
-        && families.len() > 1
     {
         first.0 = None;
         effects.truncate(1);

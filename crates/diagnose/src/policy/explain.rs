@@ -171,9 +171,7 @@ fn reach(cluster: &Cluster, from: &Class, to: &Class, spans: &Spans) -> Vec<(Opt
     }
     if found.len() == families.len() && found.windows(2).all(|pair| pair[0].1 == pair[1].1) {
         found.truncate(1);
-        if let [(family, _)] = &mut found[..]
-            && families.len() > 1
-        {
+        if let [(family, _)] = &mut found[..] {
             *family = None;
         }
     }

@@ -28,7 +28,9 @@ impl<'a> Side<'a> {
         } else {
             cluster.destination(party, family).ok()?
         };
-        if family.is_some() && end.ip.is_none() {
+        // A pod that was not started yet has no address; only rules about addresses cannot be judged for it then.
+        let not_started = end.pod.is_some_and(|(_, pod)| pod.addresses.is_empty());
+        if family.is_some() && end.ip.is_none() && !not_started {
             return None;
         }
         // A class holds pods of many nodes: their own node, which always reaches them, is not what is asked about.
