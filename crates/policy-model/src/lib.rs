@@ -10,6 +10,7 @@ mod json;
 mod network_policy;
 pub mod random;
 mod selector;
+pub mod tables;
 mod verdict;
 
 pub use cluster::{Cluster, ContainerPort, End, Node, Party, Pod, Protocol, Traffic};
