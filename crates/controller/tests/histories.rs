@@ -8,28 +8,13 @@
 
 mod common;
 
+use common::dice::Dice;
 use common::objects;
+use common::service_history;
 use common::world::{Fate, Zone};
 use compile::Db;
 use controller::{Change, Input};
 use kapi::{Pod, PodKey, PodPhase};
-
-/// A small generator with a fixed seed (SplitMix64), so that a history can be run again.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % sides as u64) as usize
-    }
-
-    fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
-        (!items.is_empty()).then(|| &items[self.roll(items.len())])
-    }
-}
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -48,7 +33,8 @@ impl History {
         let subnets: &[&str] =
             if dual { &["10.244.0.0/24", "fd00:10:244:1::/124"] } else { &["10.244.0.0/28"] };
         zone.batch = [1, 2, 500][seed as usize % 3];
-        zone.nodes.insert("node1".into(), objects::node("node1", 1, subnets));
+        let node = objects::with_gateway(objects::node("node1", 1, subnets), 1, true, &[]);
+        zone.nodes.insert("node1".into(), node);
         for name in ["default", "shop"] {
             zone.namespaces.insert(name.into());
         }
@@ -69,7 +55,8 @@ impl History {
 
     fn step(&mut self) {
         match self.dice.roll(100) {
-            0..=15 => self.create_pod(),
+            0..=7 => self.create_pod(),
+            8..=15 => service_history::step(&mut self.dice, &mut self.zone),
             16..=21 => {
                 if let Some(pod) = self.any_pod() {
                     self.zone.remove_pod(&pod.pod_key());

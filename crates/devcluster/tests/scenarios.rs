@@ -198,3 +198,8 @@ fn both_families() -> Result<()> {
 fn pods_of_every_kind() -> Result<()> {
     run(play(&Scenario::PODS, Families::V4, "shared"))
 }
+
+#[test]
+fn services_of_every_kind() -> Result<()> {
+    run(play(&Scenario::SERVICES, Families::V4, "shared"))
+}

@@ -103,41 +103,59 @@ impl Service {
 
 impl<'a> PortView<'a> {
     fn new(service: &Service, port: &'a Port, slices: &[&Slice], place: Place<'_>) -> PortView<'a> {
-        let mut all: Vec<(&Endpoint, u16)> = Vec::new();
-        for slice in slices {
-            let ports = slice.ports.iter();
-            for known in ports.filter(|known| known.protocol == port.protocol && *known.name == *port.name) {
-                all.extend(slice.endpoints.iter().map(|endpoint| (endpoint, known.port)));
+        let mut view = PortView { port, cluster: Vec::new(), local: Vec::new() };
+        // Each family on its own, as if the service had one only: what is ready in one does not help the other.
+        for family in [Family::V4, Family::V6] {
+            let mut all: Vec<(&Endpoint, u16)> = Vec::new();
+            for slice in slices.iter().filter(|slice| slice.family == family) {
+                let ports = slice.ports.iter();
+                for known in
+                    ports.filter(|known| known.protocol == port.protocol && *known.name == *port.name)
+                {
+                    all.extend(slice.endpoints.iter().map(|endpoint| (endpoint, known.port)));
+                }
             }
+            view.add(service, &all, place);
         }
+        sort(&mut view.cluster);
+        sort(&mut view.local);
+        view
+    }
+
+    fn add(&mut self, service: &Service, all: &[(&Endpoint, u16)], place: Place<'_>) {
         let ready = |endpoint: &Endpoint| endpoint.ready || service.publish_not_ready;
         let is_local = |endpoint: &Endpoint| endpoint.node.as_deref() == Some(place.node);
         let nearness = nearness(all.iter().map(|(endpoint, _)| *endpoint).filter(|one| ready(one)), place);
-        let mut cluster = backends(&all, place, |one| ready(one) && is_near(one, nearness, place));
-        if cluster.is_empty() {
-            cluster = backends(&all, place, |one| one.draining);
+        let before = self.cluster.len();
+        self.cluster.extend(backends(all, place, |one| ready(one) && is_near(one, nearness, place)));
+        if self.cluster.len() == before {
+            self.cluster.extend(backends(all, place, |one| one.draining));
         }
-        let mut local = backends(&all, place, |one| is_local(one) && ready(one));
-        if local.is_empty() {
-            local = backends(&all, place, |one| is_local(one) && one.draining);
+        let before = self.local.len();
+        self.local.extend(backends(all, place, |one| is_local(one) && ready(one)));
+        if self.local.len() == before {
+            self.local.extend(backends(all, place, |one| is_local(one) && one.draining));
         }
-        PortView { port, cluster, local }
     }
 }
 
-fn backends(all: &[(&Endpoint, u16)], place: Place<'_>, wanted: impl Fn(&Endpoint) -> bool) -> Vec<Backend> {
-    let chosen = all.iter().filter(|(endpoint, _)| wanted(endpoint));
-    let mut list: Vec<Backend> = chosen
-        .map(|(endpoint, port)| Backend {
-            ip: endpoint.ip,
-            port: *port,
-            local: endpoint.node.as_deref() == Some(place.node),
-        })
-        .collect();
-    // Local first among equals: if any slice says so, the endpoint is local.
+fn backends<'s>(
+    all: &'s [(&Endpoint, u16)],
+    place: Place<'s>,
+    wanted: impl Fn(&Endpoint) -> bool + 's,
+) -> impl Iterator<Item = Backend> + 's {
+    let chosen = all.iter().filter(move |(endpoint, _)| wanted(endpoint));
+    chosen.map(move |(endpoint, port)| Backend {
+        ip: endpoint.ip,
+        port: *port,
+        local: endpoint.node.as_deref() == Some(place.node),
+    })
+}
+
+/// By port and text, each once. Of doubled ones a local one stays: if any slice says so, the endpoint is local.
+fn sort(list: &mut Vec<Backend>) {
     list.sort_by_cached_key(|backend| (backend.port, backend.ip.to_string(), !backend.local));
     list.dedup_by_key(|backend| (backend.port, backend.ip));
-    list
 }
 
 /// Hints count only when every ready endpoint has them and some endpoint is meant for this place: otherwise a

@@ -2,6 +2,9 @@
 
 #![expect(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod balance;
 pub(crate) mod database;
+pub(crate) mod dice;
 pub(crate) mod objects;
+pub(crate) mod service_history;
 pub(crate) mod world;

@@ -78,6 +78,23 @@ pub(crate) fn node(name: &str, number: u32, subnets: &[&str]) -> Node {
     serde_json::from_value(json).expect("a node")
 }
 
+/// The node with a gateway; `node_port` tells whether it serves node ports, `hosts` are further addresses.
+pub(crate) fn with_gateway(mut node: Node, number: u32, node_port: bool, hosts: &[&str]) -> Node {
+    let dual = node.metadata.annotations["k8s.ovn.org/node-subnets"].contains("fd00");
+    let mut own = vec![format!("172.18.0.{number}/24")];
+    own.extend(dual.then(|| format!("fd00:172:18::{number}/64")));
+    let mut cidrs = own.clone();
+    cidrs.extend(hosts.iter().map(|host| (*host).to_owned()));
+    let gateway = serde_json::json!({"default": {"mode": "shared", "bridge-id": "breth0",
+        "interface-id": format!("breth0_{}", node.metadata.name), "mac-address": format!("02:42:ac:12:00:{number:02x}"),
+        "ip-addresses": own, "ip-address": own[0], "next-hops": ["172.18.0.254"], "next-hop": "172.18.0.254",
+        "node-port-enable": node_port.to_string(), "vlan-id": "0"}});
+    let annotations = &mut node.metadata.annotations;
+    annotations.insert("k8s.ovn.org/l3-gateway-config".into(), gateway.to_string());
+    annotations.insert("k8s.ovn.org/host-cidrs".into(), serde_json::to_string(&cidrs).expect("a list"));
+    node
+}
+
 pub(crate) fn pod(key: &PodKey, uid: &str, node: &str) -> Pod {
     let json = serde_json::json!({"metadata": {"name": key.name, "namespace": key.namespace, "uid": uid},
         "spec": {"nodeName": node}, "status": {"phase": "Pending"}});

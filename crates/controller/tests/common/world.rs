@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use compile::Db;
-use controller::{Change, Core, Input, Output, PatchError, TxnFailure};
+use controller::{Change, Core, Input, Output, PatchError, TxnFailure, Unreadable};
 use kapi::annotations::POD_NETWORKS;
 use kapi::{EndpointSlice, Node, Pod, PodKey, Service, ServiceKey};
 use ovsdb::{Op, Rejection, Row, Update};
@@ -91,11 +91,13 @@ impl Zone {
         let pods = self.pods.values().filter(|pod| pod.spec.node_name == self.local).cloned().collect();
         self.send("pods", Input::Pods(Change::Snapshot(pods)));
         self.send("namespaces", Input::Namespaces(self.namespaces.clone()));
-        let services = Change::Snapshot(self.services.values().cloned().collect());
-        self.send("services", Input::Services(Box::new(services)));
-        self.send("slices", Input::Slices(Change::Snapshot(self.slices.values().cloned().collect())));
+        self.relist_services();
         self.send("nb", Input::Loaded(Db::Nb, self.nb.dump()));
         self.send("sb", Input::Loaded(Db::Sb, self.sb.dump()));
+    }
+
+    pub(crate) fn local(&self) -> &str {
+        &self.local
     }
 
     pub(crate) fn send(&mut self, source: &'static str, input: Input) {
@@ -160,6 +162,23 @@ impl Zone {
         if self.slices.remove(key).is_some() {
             self.send("slices", Input::Slices(Change::Deleted(key.clone())));
         }
+    }
+
+    /// Both watches of services start over with complete lists.
+    pub(crate) fn relist_services(&mut self) {
+        let services = Change::Snapshot(self.services.values().cloned().collect());
+        self.send("services", Input::Services(Box::new(services)));
+        self.send("slices", Input::Slices(Change::Snapshot(self.slices.values().cloned().collect())));
+    }
+
+    /// A slice cannot be read while the watch starts over; then it can again.
+    pub(crate) fn unreadable_slice(&mut self, key: &PodKey) {
+        let Some(slice) = self.slices.get(key).cloned() else { return };
+        let others = self.slices.iter().filter(|(other, _)| *other != key);
+        let others = Change::Snapshot(others.map(|(_, slice)| slice.clone()).collect());
+        self.send("slices", Input::Unreadable(Unreadable::Slice(key.to_string())));
+        self.send("slices", Input::Slices(others));
+        self.send("slices", Input::Slices(Change::Applied(slice)));
     }
 
     /// Delivers the next input of a source.
@@ -283,11 +302,15 @@ impl Zone {
                 }
             }
         }
+        super::balance::found(self);
     }
 
     /// What must hold once everything has come to rest.
     pub(crate) fn check_rest(&self) {
         self.check_snapshot();
+        if self.nodes.contains_key(&self.local) && self.core.world().local_node().is_some() {
+            super::balance::check(self);
+        }
         let switch =
             self.nb.rows("Logical_Switch").into_iter().find(|row| row.str("name") == Some(&*self.local));
         let listed: BTreeSet<_> =
