@@ -90,6 +90,12 @@ pub(crate) fn controller(config: &Config, node: &str) -> controller::Options {
         service_templates: config.features.svc_template_support,
         empty_lb_events: config.kubernetes.ovn_empty_lb_events,
         hybrid_overlay: config.hybrid_overlay.enabled,
+        policies: controller::PolicySettings {
+            admin: config.features.admin_network_policy,
+            stateless: config.features.stateless_netpol,
+            allow_icmp: config.features.allow_icmp_network_policy,
+            host_namespace: config.kubernetes.host_network_namespace.clone().unwrap_or_default(),
+        },
     };
     controller::Options {
         settings,

@@ -187,6 +187,7 @@ impl Term {
                 self.unreadable.clear();
                 None
             }
+            Change::Unserved => None,
             Change::Up => {
                 tracing::info!("the watch on nodes is whole again");
                 None

@@ -2,8 +2,9 @@
 
 use net::{Dual, IpNet, Mac};
 use ovn::names::{self, ObjectIds};
+use policy::Direction;
 
-use crate::acl::{self, Direction};
+use crate::acl;
 use crate::desired::{Desired, RowId};
 use crate::settings::Settings;
 use crate::table;

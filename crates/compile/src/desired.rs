@@ -58,6 +58,8 @@ pub struct Member {
     pub column: &'static str,
     /// The row listed.
     pub child: RowId,
+    /// Whether the row must not exist without being listed there.
+    pub required: bool,
 }
 
 /// Everything one key wants.
@@ -67,6 +69,8 @@ pub struct Desired {
     pub rows: Vec<RowSpec>,
     /// Where they are listed.
     pub members: Vec<Member>,
+    /// Rows of others that must exist first, because these rows name them.
+    pub needs: Vec<RowId>,
 }
 
 impl Desired {
@@ -79,7 +83,12 @@ impl Desired {
 
     /// Asks for `child` to be listed in `column` of `parent`.
     pub fn member(&mut self, parent: RowId, column: &'static str, child: RowId) {
-        self.members.push(Member { parent, column, child });
+        self.members.push(Member { parent, column, child, required: false });
+    }
+
+    /// Like [`Desired::member`], for a `child` that must not exist before it is listed.
+    pub fn required_member(&mut self, parent: RowId, column: &'static str, child: RowId) {
+        self.members.push(Member { parent, column, child, required: true });
     }
 }
 

@@ -9,7 +9,8 @@ use kapi::{PodKey, ServiceKey};
 use net::{Family, IpNet};
 use ovn::names;
 use ovsdb::{Row, Uuid};
-use world::Key;
+use policy::{Direction, Kind, PolicyId};
+use world::{Key, RuleKey};
 
 use crate::settings::Settings;
 use crate::table::{self, Table};
@@ -59,7 +60,7 @@ pub fn name(table: Table, row: &Row) -> Option<String> {
     let text = |column: &str| row.get(column).and_then(|datum| datum.as_str());
     let number = |column: &str| row.get(column).and_then(|datum| datum.as_int()).unwrap_or_default();
     match table {
-        table::ACL | table::PORT_GROUP => external_id(row, names::ID).map(str::to_owned),
+        table::ACL | table::ADDRESS_SET | table::PORT_GROUP => external_id(row, names::ID).map(str::to_owned),
         table::STATIC_ROUTE => Some(route_name(
             text("ip_prefix")?,
             text("nexthop")?,
@@ -101,12 +102,16 @@ pub fn owner(table: Table, row: &Row, settings: &Settings, lookup: &dyn Lookup) 
         table::ACL => match external_id(row, names::OWNER_TYPE)? {
             "NetpolDefault" => Some(Key::Cluster),
             "NetpolNode" => external_id(row, names::OBJECT_NAME).map(|node| node_key(node, local)),
-            _ => None,
+            owner => policy_owner_of(row, owner),
+        },
+        table::ADDRESS_SET => match external_id(row, names::OWNER_TYPE)? {
+            "PodSelector" => external_id(row, names::OBJECT_NAME).map(|text| Key::PeerSet(text.to_owned())),
+            owner => rule_owner(row, owner),
         },
         table::PORT_GROUP => match external_id(row, names::OWNER_TYPE)? {
             "Cluster" => Some(Key::Cluster),
             "Namespace" => external_id(row, names::OBJECT_NAME).map(|ns| Key::Namespace(ns.to_owned())),
-            _ => None,
+            owner => policy_owner_of(row, owner),
         },
         table::LOAD_BALANCER => load_balancer_owner(row),
         table::CHASSIS_TEMPLATE_VAR => {
@@ -140,6 +145,32 @@ pub fn port_ips(row: &Row) -> impl Iterator<Item = std::net::IpAddr> {
 
 fn external_id<'a>(row: &'a Row, key: &str) -> Option<&'a str> {
     row.get("external_ids").and_then(|ids| ids.get(key))
+}
+
+/// The policy, or the isolation of a namespace, that a port group or rule is part of.
+fn policy_owner_of(row: &Row, owner: &str) -> Option<Key> {
+    if external_id(row, names::OWNER_CONTROLLER) != Some(names::DEFAULT_CONTROLLER) {
+        return None;
+    }
+    let name = external_id(row, names::OBJECT_NAME)?;
+    if owner == "NetpolNamespace" {
+        return Some(Key::Isolation(name.to_owned()));
+    }
+    let kind = Kind::of(owner)?;
+    let (namespace, name) = match kind {
+        Kind::NetworkPolicy => name.split_once(':')?,
+        _ => ("", name),
+    };
+    Some(Key::Policy(PolicyId::new(kind, namespace, name)))
+}
+
+/// The rule of an administrator's policy that an address set is of.
+fn rule_owner(row: &Row, owner: &str) -> Option<Key> {
+    let Key::Policy(policy) = policy_owner_of(row, owner)? else { return None };
+    let word = external_id(row, "direction")?;
+    let direction = Direction::ALL.into_iter().find(|direction| direction.name() == word)?;
+    let index = external_id(row, "gress-index")?.parse().ok()?;
+    (policy.kind != Kind::NetworkPolicy).then_some(Key::RuleSet(RuleKey { policy, direction, index }))
 }
 
 fn node_key(node: &str, local: &str) -> Key {

@@ -14,6 +14,7 @@ mod local_node;
 mod namespace;
 mod pod;
 pub mod pod_network;
+mod policies;
 mod remote_node;
 mod routes;
 mod services;
@@ -22,7 +23,7 @@ pub mod table;
 
 pub use desired::{Desired, Member, RowId, RowSpec, Value};
 pub use services::problems as service_problems;
-pub use settings::Settings;
+pub use settings::{PolicySettings, Settings};
 pub use table::{Db, Table};
 
 use world::{Key, World};
@@ -38,6 +39,12 @@ pub fn compile(world: &World, settings: &Settings, key: &Key) -> Option<Desired>
         Key::Namespace(name) => Some(namespace::rows(world, settings, name)),
         Key::Service(service) => Some(services::rows(world, settings, world.local_node()?, service)),
         Key::Templates => Some(services::templates(settings, world.local_node()?)),
+        Key::PeerSet(text) => Some(policies::sets::peer_set(world, settings, text)),
+        Key::RuleSet(rule) => Some(policies::sets::rule_set(world, settings, rule)),
+        Key::Isolation(namespace) => Some(policies::isolation::rows(world, settings, namespace)),
+        Key::Policy(id) => Some(policies::rows(world, settings, id)),
+        // Which policies are for the pod cannot be told without its namespace's labels.
+        Key::Pod(pod) if policies::lack_namespace(world, pod) => None,
         Key::Pod(pod) => Some(pod::rows(world, settings, world.local_node()?, pod)),
     }
 }

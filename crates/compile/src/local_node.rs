@@ -4,9 +4,10 @@ use std::net::IpAddr;
 
 use net::{Dual, Family, IpNet, Mac, nth_address};
 use ovn::names::{self, ObjectIds};
+use policy::Direction;
 use world::NodeState;
 
-use crate::acl::{self, Direction};
+use crate::acl;
 use crate::cluster::{router_port, switch_port_to_router};
 use crate::desired::{Desired, RowId};
 use crate::identity;

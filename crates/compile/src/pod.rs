@@ -8,6 +8,7 @@ use world::{NodeState, World};
 use crate::desired::{Desired, RowId};
 use crate::gateway;
 use crate::namespace;
+use crate::policies;
 use crate::settings::Settings;
 use crate::table;
 
@@ -30,7 +31,10 @@ pub(crate) fn rows(world: &World, settings: &Settings, node: &NodeState, key: &P
         .entries("external_ids", [("namespace", key.namespace.as_str()), ("pod", "true")]);
     desired.member(RowId::new(table::SWITCH, &*node.name), "ports", id.clone());
     if settings.namespace_groups {
-        desired.member(namespace::group(&key.namespace), "ports", id);
+        desired.member(namespace::group(&key.namespace), "ports", id.clone());
+    }
+    for group in policies::groups_of(world, key) {
+        desired.required_member(group, "ports", id.clone());
     }
     let ips = Dual::from_ips(pod.network.addresses());
     gateway::pod_translation(&mut desired, settings, node, &ips);

@@ -44,6 +44,21 @@ pub struct Settings {
     pub empty_lb_events: bool,
     /// Whether `.3` of each node subnet belongs to the hybrid overlay.
     pub hybrid_overlay: bool,
+    /// What of policies is configurable.
+    pub policies: PolicySettings,
+}
+
+/// Configuration of policies.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PolicySettings {
+    /// Whether administrators' policies count.
+    pub admin: bool,
+    /// Whether the annotation that asks for rules without connection tracking counts.
+    pub stateless: bool,
+    /// Whether ICMP passes the isolation of pods.
+    pub allow_icmp: bool,
+    /// The namespace that stands for the nodes as peers; empty for none.
+    pub host_namespace: String,
 }
 
 impl Settings {

@@ -41,6 +41,8 @@ macro_rules! tables {
 tables! {
     /// Access-control rules.
     ACL = Nb "ACL" true;
+    /// Sets of addresses.
+    ADDRESS_SET = Nb "Address_Set" false;
     /// Control-plane protection.
     COPP = Nb "Copp" false;
     /// Chassis a distributed gateway port may live on.

@@ -17,8 +17,8 @@ const fn later(name: &'static str, title: &'static str) -> Feature {
 
 /// All features, by name. Turn `built` on with the change that builds one.
 pub const FEATURES: &[Feature] = &[
-    later("acl-logging", "logging of policy decisions"),
-    later("admin-network-policy", "AdminNetworkPolicy"),
+    Feature { name: "acl-logging", title: "logging of policy decisions", built: true },
+    Feature { name: "admin-network-policy", title: "AdminNetworkPolicy", built: true },
     later("config-duration", "measuring configuration durations"),
     later("dpu", "data processing units"),
     later("egress-firewall", "EgressFirewall"),
@@ -32,7 +32,7 @@ pub const FEATURES: &[Feature] = &[
     later("multi-external-gateway", "AdminPolicyBasedExternalRoute"),
     later("multi-network", "secondary networks"),
     later("multicast", "multicast"),
-    later("network-policy", "NetworkPolicy"),
+    Feature { name: "network-policy", title: "NetworkPolicy", built: true },
     later("network-qos", "NetworkQoS"),
     later("network-segmentation", "user-defined networks"),
     later("no-overlay", "transport without overlay"),

@@ -1,18 +1,20 @@
 //! The network controller without I/O: inputs in, outputs out.
 
+mod policies;
 mod services;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use compile::{Db, Settings, identity, table};
 use kapi::annotations::merge_pod_networks;
-use kapi::{Pod, PodKey};
+use kapi::{Namespace, Pod, PodKey};
 use net::ClusterCidr;
+use policy::{Kind, PolicyId};
 use world::{Key, PodState, World};
 
-use crate::io::{Change, Input, Output, PatchError};
+use crate::io::{Change, Input, Output, PatchError, PolicyObject};
 use crate::ledger::{Ledger, Verdict};
 use crate::pipeline::{BATCH, Outcome, Pipeline};
 use crate::planner::Mirror;
@@ -30,17 +32,20 @@ pub struct Core {
     sb: Pipeline,
     pods: BTreeMap<PodKey, Pod>,
     notes: BTreeMap<PodKey, Note>,
+    reports: policies::Reports,
     seen: Seen,
     services: services::Services,
 }
 
 /// Which first lists have arrived.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone)]
 struct Seen {
     nodes: bool,
     pods: bool,
     namespaces: bool,
     ports: bool,
+    /// Kinds of policies of which a list has to come still.
+    policies_due: BTreeSet<Kind>,
 }
 
 /// What is going on about a pod besides its rows.
@@ -77,13 +82,15 @@ impl Core {
     pub fn with_batch(settings: Settings, cluster: Vec<ClusterCidr>, batch: usize) -> Core {
         let settings = Arc::new(settings);
         Core {
-            world: World::new(&*settings.node, cluster),
+            world: World::new(&*settings.node, cluster)
+                .with_host_namespace(&settings.policies.host_namespace),
             ledger: Ledger::new(settings.clone()),
             nb: Pipeline::new(Mirror::new(Db::Nb, settings.clone()), batch),
             sb: Pipeline::new(Mirror::new(Db::Sb, settings.clone()), batch),
             pods: BTreeMap::new(),
             notes: BTreeMap::new(),
-            seen: Seen::default(),
+            reports: policies::Reports::default(),
+            seen: Seen { policies_due: kinds(&settings).collect(), ..Seen::default() },
             services: services::Services::default(),
             settings,
         }
@@ -95,12 +102,8 @@ impl Core {
         match input {
             Input::Nodes(change) => self.nodes(change, &mut out),
             Input::Pods(change) => self.pods(change, &mut out),
-            Input::Namespaces(names) => {
-                self.world.replace_namespaces(&names);
-                self.seen.namespaces = true;
-            }
-            Input::NamespaceApplied(name) => self.world.apply_namespace(&name),
-            Input::NamespaceDeleted(name) => self.world.remove_namespace(&name),
+            Input::Namespaces(change) => self.namespaces(change, &mut out),
+            Input::Policies(kind, change) => self.policies(kind, change, &mut out),
             Input::Services(change) => self.services(*change, now, &mut out),
             Input::Slices(change) => self.slices(change, now, &mut out),
             Input::Unreadable(object) => self.unreadable(object),
@@ -116,6 +119,7 @@ impl Core {
                 self.landed(db, outcome, now, &mut out);
             }
             Input::Annotated { key, uid, result } => self.annotated(&key, &uid, result, now, &mut out),
+            Input::Reported { id, uid, result } => self.reports.reported(&id, &uid, result, now, &mut out),
             Input::Tick => {}
         }
         self.tick(now, &mut out);
@@ -126,7 +130,7 @@ impl Core {
     /// When [`Input::Tick`] is wanted next.
     pub fn deadline(&self) -> Option<Duration> {
         let retries = self.notes.values().filter_map(|note| note.retry.map(|(at, _)| at)).min();
-        [self.nb.deadline(), self.sb.deadline(), retries].into_iter().flatten().min()
+        [self.nb.deadline(), self.sb.deadline(), retries, self.reports.deadline()].into_iter().flatten().min()
     }
 
     /// How far the controller is.
@@ -166,7 +170,7 @@ impl Core {
     }
 
     fn has_lists(&self) -> bool {
-        self.seen.nodes && self.seen.pods && self.seen.namespaces
+        self.seen.nodes && self.seen.pods && self.seen.namespaces && self.seen.policies_due.is_empty()
     }
 
     /// Addresses are given out only when all pods and all ports there are have been seen.
@@ -202,9 +206,10 @@ impl Core {
             Change::Snapshot(pods) => {
                 let listed: BTreeMap<PodKey, Pod> =
                     pods.into_iter().map(|pod| (pod.pod_key(), pod)).collect();
-                let known: Vec<PodKey> =
-                    self.pods.keys().filter(|key| !listed.contains_key(*key)).cloned().collect();
-                for key in known {
+                let known = self.pods.keys().chain(self.world.policies().pods().map(|(key, _)| key));
+                let gone: BTreeSet<PodKey> =
+                    known.filter(|key| !listed.contains_key(*key)).cloned().collect();
+                for key in gone {
                     self.pod_gone(&key);
                 }
                 // Pods with addresses first: what they hold must not be given to those without.
@@ -229,7 +234,16 @@ impl Core {
         let key = pod.pod_key();
         let ours = pod.spec.node_name == self.settings.node;
         if !ours {
-            return self.pod_gone(&key);
+            self.own_pod_gone(&key);
+            let ips = match &pod {
+                pod if pod.spec.host_network => pod.status.pod_ips.iter().map(|one| one.ip).collect(),
+                // A pod whose annotation cannot be read is reported by its own zone.
+                pod => match pod.metadata.default_pod_network() {
+                    Ok(Some(network)) => network.addresses().collect(),
+                    _ => Vec::new(),
+                },
+            };
+            return peer(&mut self.world, &pod, ips);
         }
         let note = self.notes.entry(key.clone()).or_default();
         if note.uid != pod.metadata.uid {
@@ -240,6 +254,11 @@ impl Core {
     }
 
     fn pod_gone(&mut self, key: &PodKey) {
+        self.world.remove_peer(key);
+        self.own_pod_gone(key);
+    }
+
+    fn own_pod_gone(&mut self, key: &PodKey) {
         self.notes.remove(key);
         if self.pods.remove(key).is_some() {
             self.ledger.forget(key);
@@ -250,8 +269,72 @@ impl Core {
         }
     }
 
+    fn namespaces(&mut self, change: Change<Namespace>, out: &mut Vec<Output>) {
+        let named: Vec<String> = match change {
+            Change::Snapshot(list) => {
+                self.world.replace_namespaces(&list);
+                self.seen.namespaces = true;
+                list.into_iter().map(|namespace| namespace.metadata.name).collect()
+            }
+            Change::Applied(namespace) => {
+                let before = self.world.policies().namespace(&namespace.metadata.name).cloned();
+                self.world.apply_namespace(&namespace);
+                let name = namespace.metadata.name;
+                let told = self.world.policies().namespace(&name) == before.as_ref();
+                if told { Vec::new() } else { vec![name] }
+            }
+            Change::Deleted(key) => return self.world.remove_namespace(&key.name),
+        };
+        for name in named {
+            let problem = self.world.policies().namespace(&name).and_then(|state| state.problem.clone());
+            if let Some(problem) = problem {
+                let message = format!("{problem}; nothing is logged");
+                out.push(Output::WarnNamespace { name, message });
+            }
+        }
+    }
+
+    fn policies(&mut self, kind: Kind, change: Change<PolicyObject>, out: &mut Vec<Output>) {
+        match change {
+            Change::Snapshot(list) => {
+                let known = self.world.policies().policies().map(|policy| &policy.id);
+                let known: Vec<PolicyId> = known.filter(|id| id.kind == kind).cloned().collect();
+                for object in &list {
+                    self.reports.seen(&object.policy, object.carried.clone(), out);
+                }
+                self.world.replace_policies(kind, list.into_iter().map(|object| object.policy).collect());
+                for id in known {
+                    if self.world.policies().policy(&id).is_none() {
+                        self.reports.gone(&id);
+                    }
+                }
+                self.seen.policies_due.remove(&kind);
+            }
+            Change::Applied(object) => {
+                self.reports.seen(&object.policy, object.carried, out);
+                self.world.apply_policy(object.policy);
+            }
+            Change::Deleted(key) => {
+                let id = PolicyId { kind, namespace: key.namespace, name: key.name };
+                self.reports.gone(&id);
+                self.world.remove_policy(&id);
+            }
+        }
+    }
+
     /// Decides about a pod with what is known now.
     fn consider(&mut self, key: &PodKey, out: &mut Vec<Output>) {
+        self.decide(key, out);
+        let Some(pod) = self.pods.get(key) else { return };
+        let ips = match self.world.pod(key) {
+            _ if pod.spec.host_network => pod.status.pod_ips.iter().map(|one| one.ip).collect(),
+            Some(state) => state.network.addresses().collect(),
+            None => Vec::new(),
+        };
+        peer(&mut self.world, pod, ips);
+    }
+
+    fn decide(&mut self, key: &PodKey, out: &mut Vec<Output>) {
         let may_allocate = self.may_allocate();
         let Some(pod) = self.pods.get(key) else { return };
         let uid = pod.metadata.uid.clone();
@@ -428,6 +511,9 @@ impl Core {
             if let Key::Service(service) = &key {
                 self.service_refused(service, &error, out);
             }
+            if let Key::Policy(id) = &key {
+                self.reports.settled(&self.world, id, Some(&error), out);
+            }
             out.push(Output::Refused { db, key, error });
         }
         self.settled(db, outcome.settled, now, out);
@@ -454,6 +540,9 @@ impl Core {
             if let Key::Service(service) = &key {
                 self.service_settled(service, now, out);
             }
+            if let Key::Policy(id) = &key {
+                self.reports.settled(&self.world, id, None, out);
+            }
             out.push(Output::Settled { db, key });
         }
         if freed {
@@ -464,6 +553,7 @@ impl Core {
     fn tick(&mut self, now: Duration, out: &mut Vec<Output>) {
         self.nb.tick(now);
         self.sb.tick(now);
+        self.reports.tick(now, out);
         let due: Vec<PodKey> = self
             .notes
             .iter()
@@ -545,6 +635,21 @@ fn concerns(db: Db, key: &Key) -> bool {
         Db::Nb => true,
         Db::Sb => matches!(key, Key::RemoteNode(_)),
     }
+}
+
+/// A pod as policies see it. Those that have ended or run nowhere yet are nobody's peers.
+fn peer(world: &mut World, pod: &Pod, ips: Vec<std::net::IpAddr>) {
+    if pod.is_finished() || pod.spec.node_name.is_empty() {
+        world.remove_peer(&pod.pod_key());
+    } else {
+        world.apply_peer(pod, ips);
+    }
+}
+
+/// The kinds of policies there are in this cluster.
+pub(crate) fn kinds(settings: &Settings) -> impl Iterator<Item = Kind> {
+    let admin = settings.policies.admin;
+    Kind::ALL.into_iter().filter(move |kind| admin || *kind == Kind::NetworkPolicy)
 }
 
 /// The tables a controller has to watch in a database.

@@ -1,6 +1,5 @@
 //! The loop around the core: watches, databases and timers in, transactions and patches out.
 
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,15 +8,20 @@ use std::time::{Duration, Instant};
 use compile::{Db, Settings};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use kapi::{EndpointSlice, Namespace, Node, ObjectKey, Pod, PodKey, Service, ServiceKey};
+use kapi::{
+    AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy, EndpointSlice, Namespace,
+    NetworkPolicy, Node, ObjectKey, Pod, PodKey, Service, ServiceKey,
+};
 use kube_io::{Class, Kube, ObjectRef, Scope, Severity};
 use net::ClusterCidr;
 use ovsdb::{Capabilities, Client, MonitorSpec, Notice, Op, TxnError};
+use policy::{Kind, Policy};
 
 use crate::core::{Core, Progress, watched};
 use crate::feed::{Feed, event_of, translate};
-use crate::io::{Input, Output, PatchError, TxnFailure, Unreadable};
+use crate::io::{Input, Output, PatchError, PolicyObject, TxnFailure, Unreadable};
 use crate::observer::{Event, Observer};
+use crate::policy_status::carried;
 
 /// Columns without which the rows we write do not mean what they should, with the feature that needs them.
 const NEEDED: &[(Db, &str, &str)] = &[
@@ -71,10 +75,16 @@ pub async fn run(options: Options, kube: Kube, observer: Arc<dyn Observer>) -> R
     let (sb, mut sb_notices) = ovsdb::connect(follow(options.southbound, Db::Sb));
     let mut nodes = kube.watch::<Node>(Scope::all());
     let mut namespaces = kube.watch::<Namespace>(Scope::all());
-    let mut pods = kube.watch::<Pod>(Scope::all().fields(format!("spec.nodeName={node}")));
     let mut services = kube.watch::<Service>(Scope::all());
     let mut slices = kube.watch::<EndpointSlice>(Scope::all());
+    let mut pods = kube.watch::<Pod>(Scope::all());
+    let mut network_policies = kube.watch::<NetworkPolicy>(Scope::all());
+    let admin = options.settings.policies.admin;
+    let mut admin_policies = watch_if::<AdminNetworkPolicy>(&kube, admin);
+    let mut baseline_policies = watch_if::<BaselineAdminNetworkPolicy>(&kube, admin);
+    let mut cluster_policies = watch_if::<ClusterNetworkPolicy>(&kube, admin);
     let mut driver = Driver {
+        node,
         core: Core::new(options.settings, options.cluster),
         kube,
         nb,
@@ -101,10 +111,6 @@ pub async fn run(options: Options, kube: Kube, observer: Arc<dyn Observer>) -> R
             }
             Some(change) = nodes.next() => driver.node(change),
             Some(change) = namespaces.next() => driver.namespace(change),
-            Some(change) = pods.next() => {
-                driver.observer.pods(&change);
-                driver.pod(change);
-            }
             Some(change) = services.next() => {
                 driver.observer.services(&change);
                 driver.service(change);
@@ -113,9 +119,19 @@ pub async fn run(options: Options, kube: Kube, observer: Arc<dyn Observer>) -> R
                 driver.observer.slices(&change);
                 driver.slice(change);
             }
+            Some(change) = network_policies.next() => driver.network_policy(change),
+            Some(change) = admin_policies.next() => driver.admin_policy(change),
+            Some(change) = baseline_policies.next() => driver.baseline_policy(change),
+            Some(change) = cluster_policies.next() => driver.cluster_policy(change),
+            Some(change) = pods.next() => driver.pod(change),
             () = timer, if deadline.is_some() => driver.step(Input::Tick),
         }
     }
+}
+
+/// A watch on a kind, or nothing where it does not count.
+fn watch_if<T: kapi::Object>(kube: &Kube, wanted: bool) -> kube_io::Watch<T> {
+    if wanted { kube.watch::<T>(Scope::all()) } else { futures::stream::pending().boxed() }
 }
 
 fn follow(options: ovsdb::Options, db: Db) -> ovsdb::Options {
@@ -124,6 +140,7 @@ fn follow(options: ovsdb::Options, db: Db) -> ovsdb::Options {
 }
 
 struct Driver {
+    node: String,
     core: Core,
     kube: Kube,
     nb: Client,
@@ -176,14 +193,15 @@ impl Driver {
 
     fn node(&mut self, change: kube_io::Change<Node>) {
         let event = self.bad.nodes.event(&change);
-        if let Some(change) = self.bad.nodes.translate(change) {
+        for change in self.bad.nodes.translate(change) {
             self.timed("Node", event, Input::Nodes(change));
         }
     }
 
     fn pod(&mut self, change: kube_io::Change<Pod>) {
+        self.tell_own_pods(&change);
         let event = self.bad.pods.event(&change);
-        if let Some(change) = self.bad.pods.translate(change) {
+        for change in self.bad.pods.translate(change) {
             self.timed("Pod", event, Input::Pods(change));
         }
     }
@@ -209,30 +227,70 @@ impl Driver {
         }
     }
 
+    /// What is told of pods of this node; those of others do not concern it, but they may have been here before.
+    fn tell_own_pods(&self, change: &kube_io::Change<Pod>) {
+        if let kube_io::Change::Snapshot(list) = change {
+            let own = list.iter().filter(|pod| pod.spec.node_name == self.node);
+            self.observer.pods(&kube_io::Change::Snapshot(own.cloned().collect()));
+        } else {
+            self.observer.pods(change);
+        }
+    }
+
+    fn namespace(&mut self, change: kube_io::Change<Namespace>) {
+        let event = self.bad.namespaces.event(&change);
+        for change in self.bad.namespaces.translate(change) {
+            self.timed("Namespace", event, Input::Namespaces(change));
+        }
+    }
+
+    fn network_policy(&mut self, change: kube_io::Change<NetworkPolicy>) {
+        let event = self.bad.network_policies.event(&change);
+        for change in self.bad.network_policies.translate(change) {
+            let change = change.map(|object| PolicyObject::from(Policy::from(&object)));
+            self.timed("NetworkPolicy", event, Input::Policies(Kind::NetworkPolicy, change));
+        }
+    }
+
+    fn admin_policy(&mut self, change: kube_io::Change<AdminNetworkPolicy>) {
+        let event = self.bad.admin_policies.event(&change);
+        for change in self.bad.admin_policies.translate(change) {
+            let change = change.map(|object| PolicyObject {
+                policy: Policy::from(&object),
+                carried: carried(&self.node, &object.status),
+            });
+            self.timed("AdminNetworkPolicy", event, Input::Policies(Kind::AdminNetworkPolicy, change));
+        }
+    }
+
+    fn baseline_policy(&mut self, change: kube_io::Change<BaselineAdminNetworkPolicy>) {
+        let (kind, event) = (Kind::BaselineAdminNetworkPolicy, self.bad.baseline_policies.event(&change));
+        for change in self.bad.baseline_policies.translate(change) {
+            let change = change.map(|object| PolicyObject {
+                policy: Policy::from(&object),
+                carried: carried(&self.node, &object.status),
+            });
+            self.timed(kind.name(), event, Input::Policies(kind, change));
+        }
+    }
+
+    fn cluster_policy(&mut self, change: kube_io::Change<ClusterNetworkPolicy>) {
+        let event = self.bad.cluster_policies.event(&change);
+        for change in self.bad.cluster_policies.translate(change) {
+            let change = change.map(|object| PolicyObject {
+                policy: Policy::from(&object),
+                carried: carried(&self.node, &object.status),
+            });
+            self.timed("ClusterNetworkPolicy", event, Input::Policies(Kind::ClusterNetworkPolicy, change));
+        }
+    }
+
     fn timed(&mut self, kind: &'static str, event: Option<Event>, input: Input) {
         let start = Instant::now();
         self.step(input);
         if let Some(event) = event {
             self.observer.handled(kind, event, start.elapsed());
         }
-    }
-
-    fn namespace(&mut self, change: kube_io::Change<Namespace>) {
-        let (event, input) = match change {
-            kube_io::Change::Snapshot(list) => {
-                let names: BTreeSet<String> =
-                    list.into_iter().map(|namespace| namespace.metadata.name).collect();
-                (Event::List, Input::Namespaces(names))
-            }
-            kube_io::Change::Applied(namespace) => {
-                let name = namespace.metadata.name;
-                let known = self.core.world().has_namespace(&name);
-                (if known { Event::Update } else { Event::Add }, Input::NamespaceApplied(name))
-            }
-            kube_io::Change::Deleted(key) => (Event::Delete, Input::NamespaceDeleted(key.name)),
-            _ => return,
-        };
-        self.timed("Namespace", Some(event), input);
     }
 
     fn step(&mut self, input: Input) {
@@ -270,6 +328,22 @@ impl Driver {
                 self.kube.event(ObjectRef::from_key::<Service>(&key), Severity::Warning, reason, message);
             }
             Output::Programmed { key, took, triggers } => self.observer.programmed(&key, took, &triggers),
+            Output::Report { id, uid, condition } => {
+                let work =
+                    crate::policy_status::report(self.kube.clone(), self.node.clone(), id, uid, condition);
+                self.work.push(Box::pin(work));
+            }
+            Output::WarnPolicy { id, uid, message } => {
+                tracing::warn!(policy = %id, %message, "policy cannot be used wholly");
+                let object = crate::policy_status::reference(&id, uid);
+                self.kube.event(object, Severity::Warning, "InvalidPolicy", message);
+            }
+            Output::WarnNamespace { name, message } => {
+                tracing::warn!(namespace = %name, %message, "annotation cannot be used");
+                let key = ObjectKey { name, ..ObjectKey::default() };
+                let object = ObjectRef::from_key::<Namespace>(&key);
+                self.kube.event(object, Severity::Warning, "InvalidAnnotation", message);
+            }
             Output::Settled { db: Db::Nb, key: world::Key::Pod(key) } => self.observer.committed(&key),
             Output::Settled { .. } => {}
             Output::Refused { db, key, error } => {

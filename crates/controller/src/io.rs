@@ -1,13 +1,13 @@
 //! What goes into the core and what comes out of it.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use compile::Db;
 use kapi::annotations::PodNetwork;
-use kapi::{EndpointSlice, Node, Pod, PodKey, Service, ServiceKey};
+use kapi::{EndpointSlice, Namespace, Node, Pod, PodKey, Service, ServiceKey};
 use ovsdb::{Op, Rejection, Update};
+use policy::{Kind, Policy, PolicyId};
 use world::Key;
 
 /// A change of one kind of object.
@@ -21,25 +21,34 @@ pub enum Change<T> {
     Deleted(PodKey),
 }
 
+impl<T> Change<T> {
+    /// The same change of what `with` makes of the objects.
+    pub(crate) fn map<U>(self, with: impl Fn(T) -> U) -> Change<U> {
+        match self {
+            Change::Snapshot(list) => Change::Snapshot(list.into_iter().map(with).collect()),
+            Change::Applied(object) => Change::Applied(with(object)),
+            Change::Deleted(key) => Change::Deleted(key),
+        }
+    }
+}
+
 /// What the core is told.
 #[derive(Debug)]
 pub enum Input {
     /// Nodes changed.
     Nodes(Change<Node>),
-    /// Pods bound to this zone's node changed.
+    /// Pods of any node changed.
     Pods(Change<Pod>),
-    /// The complete list of namespaces.
-    Namespaces(BTreeSet<String>),
-    /// A namespace appeared.
-    NamespaceApplied(String),
-    /// A namespace is gone.
-    NamespaceDeleted(String),
     /// Services changed.
     Services(Box<Change<Service>>),
     /// EndpointSlices changed.
     Slices(Change<EndpointSlice>),
     /// An object cannot be read any more.
     Unreadable(Unreadable),
+    /// Namespaces changed.
+    Namespaces(Change<Namespace>),
+    /// Policies of a kind changed.
+    Policies(Kind, Change<PolicyObject>),
     /// A database was loaded anew.
     Loaded(Db, Update),
     /// A database changed.
@@ -66,6 +75,15 @@ pub enum Input {
         /// How it ended.
         result: Result<(), PatchError>,
     },
+    /// A condition was written to a policy, or not.
+    Reported {
+        /// The policy.
+        id: PolicyId,
+        /// Its UID.
+        uid: String,
+        /// How it ended.
+        result: Result<(), PatchError>,
+    },
     /// Time went by.
     Tick,
 }
@@ -77,6 +95,41 @@ pub enum Unreadable {
     Service(ServiceKey),
     /// An EndpointSlice, as `namespace/name`.
     Slice(String),
+}
+
+/// A policy, and what its object says of this zone.
+#[derive(Debug, Clone)]
+pub struct PolicyObject {
+    /// The policy.
+    pub policy: Policy,
+    /// The condition of this zone its object carries.
+    pub carried: Option<PolicyCondition>,
+}
+
+impl From<Policy> for PolicyObject {
+    fn from(policy: Policy) -> PolicyObject {
+        PolicyObject { policy, carried: None }
+    }
+}
+
+/// Whether a policy of the administrator is in place in this zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyCondition {
+    /// Whether it is, wholly.
+    pub ready: bool,
+    /// For people.
+    pub message: String,
+    /// The generation of the object this is about.
+    pub generation: Option<i64>,
+}
+
+impl PolicyCondition {
+    /// Whether this says what `wanted` does. The reference writes no generation.
+    pub(crate) fn says(&self, wanted: &PolicyCondition) -> bool {
+        self.ready == wanted.ready
+            && self.message == wanted.message
+            && (self.generation.is_none() || self.generation == wanted.generation)
+    }
 }
 
 /// Why a transaction was not made, or is not known to have been made.
@@ -171,6 +224,31 @@ pub enum Output {
         took: Duration,
         /// When that happened which made its EndpointSlices change.
         triggers: Vec<SystemTime>,
+    },
+    /// Write this zone's condition to a policy; answered by [`Input::Reported`].
+    Report {
+        /// The policy.
+        id: PolicyId,
+        /// Its UID.
+        uid: String,
+        /// The condition.
+        condition: PolicyCondition,
+    },
+    /// A warning for the owner of a policy.
+    WarnPolicy {
+        /// The policy.
+        id: PolicyId,
+        /// Its UID.
+        uid: String,
+        /// What cannot be used, and what follows.
+        message: String,
+    },
+    /// A warning for the owner of a namespace.
+    WarnNamespace {
+        /// The namespace.
+        name: String,
+        /// What cannot be used, and what follows.
+        message: String,
     },
     /// The database holds what this key asks for.
     Settled {

@@ -11,10 +11,11 @@ mod ledger;
 mod observer;
 mod pipeline;
 pub mod planner;
+mod policy_status;
 
 pub use crate::core::{Core, Progress, watched};
-pub use compile::Settings;
+pub use compile::{PolicySettings, Settings};
 pub use driver::{Error, Options, run};
-pub use io::{Change, Input, Output, PatchError, TxnFailure, Unreadable};
+pub use io::{Change, Input, Output, PatchError, PolicyCondition, PolicyObject, TxnFailure, Unreadable};
 pub use ledger::{Ledger, Refusal, Verdict};
 pub use observer::{Event, Observer};

@@ -17,7 +17,7 @@ use ovsdb::{Datum, Op, Uuid};
 fn zone_with(subnets: &[&str], dual: bool) -> Zone {
     let mut zone = Zone::new("node1", dual);
     zone.nodes.insert("node1".into(), objects::node("node1", 1, subnets));
-    zone.namespaces.insert("default".into());
+    zone.namespaces.insert("default".into(), objects::namespace("default", &[]));
     zone
 }
 
@@ -226,7 +226,7 @@ fn a_pod_without_address_waits_as_long_as_it_takes_and_costs_nothing() {
 #[test]
 fn pods_that_came_before_the_node_was_ready_are_served_when_it_is() {
     let mut zone = Zone::new("node1", false);
-    zone.namespaces.insert("default".into());
+    zone.namespaces.insert("default".into(), objects::namespace("default", &[]));
     zone.pods.insert(key("early"), objects::pod(&key("early"), "uid-early", "node1"));
     zone.start();
     zone.settle();

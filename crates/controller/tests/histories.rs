@@ -36,7 +36,7 @@ impl History {
         let node = objects::with_gateway(objects::node("node1", 1, subnets), 1, true, &[]);
         zone.nodes.insert("node1".into(), node);
         for name in ["default", "shop"] {
-            zone.namespaces.insert(name.into());
+            zone.namespaces.insert(name.into(), common::objects::namespace(name, &[]));
         }
         zone.start();
         History { dice: Dice(seed), zone, uid: 0 }
@@ -158,7 +158,7 @@ impl History {
 
     fn toggle_namespace(&mut self) {
         let name = ["spare", "other"][self.dice.roll(2)];
-        if self.zone.namespaces.contains(name) {
+        if self.zone.namespaces.contains_key(name) {
             self.zone.remove_namespace(name);
         } else {
             self.zone.put_namespace(name);

@@ -16,6 +16,9 @@ pub struct AdminNetworkPolicy {
     /// Desired state.
     #[serde(deserialize_with = "or_default")]
     pub spec: AdminPolicySpec,
+    /// Observed state.
+    #[serde(deserialize_with = "or_default", skip_serializing)]
+    pub status: AdminPolicyStatus,
 }
 
 /// What holds where no other policy decides (policy.networking.k8s.io/v1alpha1); there is one, called `default`.
@@ -27,6 +30,9 @@ pub struct BaselineAdminNetworkPolicy {
     /// Desired state; it has no priority.
     #[serde(deserialize_with = "or_default")]
     pub spec: AdminPolicySpec,
+    /// Observed state.
+    #[serde(deserialize_with = "or_default", skip_serializing)]
+    pub status: AdminPolicyStatus,
 }
 
 /// A policy of the cluster's administrator (policy.networking.k8s.io/v1alpha2).
@@ -38,6 +44,34 @@ pub struct ClusterNetworkPolicy {
     /// Desired state.
     #[serde(deserialize_with = "or_default")]
     pub spec: AdminPolicySpec,
+    /// Observed state.
+    #[serde(deserialize_with = "or_default", skip_serializing)]
+    pub status: AdminPolicyStatus,
+}
+
+/// What zones say of an administrator's policy.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AdminPolicyStatus {
+    /// A condition a zone.
+    #[serde(deserialize_with = "or_default")]
+    pub conditions: Vec<Condition>,
+}
+
+/// A condition (`metav1.Condition`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Condition {
+    /// What it is about.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// For people.
+    #[serde(deserialize_with = "or_default")]
+    pub message: String,
+    /// The generation of the object it is about.
+    pub observed_generation: Option<i64>,
 }
 
 /// What an administrator's policy says, in any of the kinds. Texts are kept as written: what cannot be used must

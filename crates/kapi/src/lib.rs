@@ -20,8 +20,9 @@ mod time;
 
 pub use admin_policy::{
     AdminEgressRule, AdminIngressRule, AdminNetworkPolicy, AdminPeer, AdminPolicyPods, AdminPolicySpec,
-    AdminPort, AdminPortNumber, AdminPortRange, BaselineAdminNetworkPolicy, ClusterNetworkPolicy,
-    ClusterPort, ClusterPortRange, ClusterPorts, ClusterProtocol, NamespacedPods,
+    AdminPolicyStatus, AdminPort, AdminPortNumber, AdminPortRange, BaselineAdminNetworkPolicy,
+    ClusterNetworkPolicy, ClusterPort, ClusterPortRange, ClusterPorts, ClusterProtocol, Condition,
+    NamespacedPods,
 };
 pub use endpoint_slice::{
     Endpoint, EndpointConditions, EndpointHints, EndpointPort, EndpointSlice, HintFor, LAST_CHANGE_TRIGGER,

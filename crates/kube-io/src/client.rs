@@ -48,6 +48,14 @@ pub enum Patch {
     Strategic(Value),
     /// JSON patch (RFC 6902).
     Json(Value),
+    /// Server-side apply, for lists with a key such as conditions, of all kinds. What this manager applied before and
+    /// does not name any more is removed. `apiVersion` and `kind` are filled in.
+    Apply {
+        /// Who owns what is applied.
+        manager: String,
+        /// The fields.
+        value: Value,
+    },
 }
 
 /// What a patch made of the object.
@@ -150,17 +158,29 @@ impl Kube {
         subresource: Subresource,
         patch: Patch,
     ) -> Result<Patched, Error> {
+        let mut by = None;
         let (mut body, content_type) = match patch {
             Patch::Merge(value) => (value, "application/merge-patch+json"),
             Patch::Strategic(value) => (value, "application/strategic-merge-patch+json"),
             Patch::Json(value) => (value, "application/json-patch+json"),
+            Patch::Apply { manager, mut value } => {
+                value["apiVersion"] = T::RESOURCE.api_version().into();
+                value["kind"] = T::RESOURCE.kind.into();
+                value["metadata"]["name"] = key.name.clone().into();
+                by = Some(manager);
+                (value, "application/apply-patch+yaml")
+            }
         };
         if !key.uid.is_empty() {
             guard(&mut body, &key.uid);
         }
         let sub = subresource.name();
         let what = describe("patch", &T::RESOURCE, Some(&key.namespace), Some(&key.name), sub);
-        let path = path(&T::RESOURCE, Some(&key.namespace), Some(&key.name), sub);
+        let mut path = path(&T::RESOURCE, Some(&key.namespace), Some(&key.name), sub);
+        if let Some(manager) = by {
+            query(&mut path, "fieldManager", &manager);
+            query(&mut path, "force", "true");
+        }
         let reply =
             self.call(&what, Method::PATCH, path, Some((content_type, encode(&what, &body)?))).await?;
         patched(&what, &reply)

@@ -181,7 +181,7 @@ impl Candidate {
                 tracing::warn!(lease = self.settings.name, error, "unreadable Lease")
             }
             Change::Down { error } => tracing::warn!(error, "the watch on the election's Lease is broken"),
-            Change::Up => {}
+            Change::Unserved | Change::Up => {}
         }
     }
 

@@ -219,6 +219,11 @@ fn namespace(object: &ObjectRef) -> &str {
     if object.namespace.is_empty() { "default" } else { &object.namespace }
 }
 
+/// The time now as objects carry it (`metav1.Time`).
+pub fn now() -> String {
+    seconds(Timestamp::now())
+}
+
 fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

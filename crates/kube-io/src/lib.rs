@@ -26,7 +26,7 @@ pub use backoff::Backoff;
 pub use client::{Kube, Patch, Patched, Subresource};
 pub use election::{Election, ElectionSettings};
 pub use error::{Class, Error};
-pub use event::{EventCounters, Severity};
+pub use event::{EventCounters, Severity, now};
 pub use kapi::ObjectKey;
 pub use lease::{Lease, LeaseSpec};
 pub use path::{ObjectRef, Scope};

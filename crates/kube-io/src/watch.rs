@@ -36,6 +36,9 @@ pub enum Change<T> {
         /// What happened, for operators.
         error: String,
     },
+    /// The server does not know the kind, now. Whether its objects are gone or their definition is only being loaded
+    /// cannot be told. [`Change::Down`] follows.
+    Unserved,
     /// The stream is whole again after [`Change::Down`], and nothing was missed. A snapshot says so too.
     Up,
 }

@@ -73,6 +73,7 @@ fn apply_node(feed: &mut NodeFeed, name: &str, change: Change<Node>) {
         }
         Change::Applied(_) | Change::Deleted(_) => {}
         Change::Bad { error, .. } | Change::Down { error } => feed.problem = Some(error),
+        Change::Unserved => {}
         Change::Up => feed.problem = None,
     }
 }
@@ -228,6 +229,7 @@ pub fn apply_pod(board: &PodBoard, node: &str, bad: &mut BTreeSet<PodKey>, chang
             bad.insert(PodKey::new(key.namespace, key.name));
         }
         Change::Down { error } => board.set_problem(Some(error)),
+        Change::Unserved => {}
         Change::Up => board.set_problem(None),
     }
 }

@@ -51,10 +51,21 @@ impl Scenario {
     pub const PODS: Scenario = scenario!("04-pods" raw);
     /// Services of every kind.
     pub const SERVICES: Scenario = scenario!("05-services" raw);
+    /// NetworkPolicies.
+    pub const POLICIES: Scenario = scenario!("06-netpol" raw);
+    /// An AdminNetworkPolicy and a baseline.
+    pub const ADMIN_POLICIES: Scenario = scenario!("08-anp" raw);
 
     /// All of them.
-    pub const ALL: [Scenario; 5] =
-        [Scenario::BASE, Scenario::LOCAL, Scenario::DUAL_STACK, Scenario::PODS, Scenario::SERVICES];
+    pub const ALL: [Scenario; 7] = [
+        Scenario::BASE,
+        Scenario::LOCAL,
+        Scenario::DUAL_STACK,
+        Scenario::PODS,
+        Scenario::SERVICES,
+        Scenario::POLICIES,
+        Scenario::ADMIN_POLICIES,
+    ];
 
     /// Objects as they were at the end, in the recorder's form: kind, name, annotations, status …
     pub fn objects(&self) -> Vec<Value> {

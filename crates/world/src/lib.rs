@@ -4,12 +4,18 @@
 //! differ now. Nothing here knows of OVN.
 
 mod key;
+mod labels;
+mod namespaces;
 mod nodes;
 mod pods;
+pub mod policies;
 mod services;
 mod tables;
 
 pub use key::Key;
+pub use labels::Labels;
+pub use namespaces::NamespaceState;
 pub use nodes::NodeState;
 pub use pods::PodState;
+pub use policies::{Policies, RuleKey};
 pub use tables::World;

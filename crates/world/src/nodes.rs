@@ -1,5 +1,6 @@
 //! Nodes, with their annotations parsed.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use kapi::annotations::{self, AnnotationError, GatewayConfig};
@@ -36,6 +37,10 @@ pub struct NodeState {
     pub gateway: Option<GatewayConfig>,
     /// Whether packet sizes can be checked on the way in.
     pub gateway_mtu: bool,
+    /// Labels of the Node object.
+    pub labels: BTreeMap<String, String>,
+    /// Addresses in the status of the Node object, of whatever kind.
+    pub addresses: Vec<IpAddr>,
     /// Annotations that cannot be used, in words.
     pub problems: Vec<String>,
 }
@@ -61,6 +66,8 @@ impl NodeState {
             zone: meta.labels.get(ZONE).filter(|zone| !zone.is_empty()).cloned(),
             gateway: keep.value(GatewayConfig::parse(meta)),
             gateway_mtu: meta.annotation(annotations::GATEWAY_MTU_SUPPORT) != Some("false"),
+            labels: meta.labels.clone(),
+            addresses: node.status.addresses.iter().filter_map(|one| one.address.parse().ok()).collect(),
             problems: Vec::new(),
         };
         NodeState { problems, ..state }

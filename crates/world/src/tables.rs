@@ -1,12 +1,14 @@
 //! The tables and what changed in them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
-use kapi::{Node, PodKey};
+use kapi::{Namespace, Node, Pod, PodKey};
 use net::{Carver, ClusterCidr};
+use policy::{Kind, Policy, PolicyId};
 use service::Services;
 
-use crate::{Key, NodeState, PodState, services};
+use crate::{Key, NamespaceState, NodeState, PodState, Policies, services};
 
 /// The cluster as this zone sees it.
 #[derive(Debug)]
@@ -16,7 +18,7 @@ pub struct World {
     local_node: Option<NodeState>,
     nodes: BTreeMap<String, NodeState>,
     refused: BTreeMap<String, String>,
-    namespaces: BTreeSet<String>,
+    policies: Policies,
     pods: BTreeMap<PodKey, PodState>,
     pub(crate) services: Services,
     pub(crate) dirty: BTreeSet<Key>,
@@ -31,11 +33,17 @@ impl World {
             local_node: None,
             nodes: BTreeMap::new(),
             refused: BTreeMap::new(),
-            namespaces: BTreeSet::new(),
+            policies: Policies::default(),
             pods: BTreeMap::new(),
             services: Services::new(),
             dirty: BTreeSet::from([Key::Cluster, Key::LocalNode, Key::Gateway, Key::Templates]),
         }
+    }
+
+    /// With the namespace that stands for the nodes in policies; empty for none.
+    pub fn with_host_namespace(mut self, name: &str) -> World {
+        self.policies.set_host_namespace(name);
+        self
     }
 
     /// Name of this zone's node.
@@ -66,7 +74,7 @@ impl World {
 
     /// Whether the namespace exists.
     pub fn has_namespace(&self, name: &str) -> bool {
-        self.namespaces.contains(name)
+        self.policies.namespace(name).is_some()
     }
 
     /// A pod of this zone that has a network.
@@ -79,24 +87,41 @@ impl World {
         self.pods.iter()
     }
 
+    /// Policies, and pods and namespaces as policies see them.
+    pub fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
+    /// Every node with usable subnets, this zone's included.
+    pub fn usable_nodes(&self) -> impl Iterator<Item = &NodeState> {
+        self.nodes.values().filter(|node| !self.refused.contains_key(&node.name))
+    }
+
+    /// All nodes, this zone's included.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeState> {
+        self.nodes.values()
+    }
+
     /// Every key the tables have something to say about.
     pub fn keys(&self) -> impl Iterator<Item = Key> {
         let fixed = [Key::Cluster, Key::LocalNode, Key::Gateway, Key::Templates].into_iter();
         let nodes = self.remote_nodes().map(|node| Key::RemoteNode(node.name.clone()));
-        let namespaces = self.namespaces.iter().cloned().map(Key::Namespace);
+        let namespaces = self.policies.namespaces().map(|(name, _)| Key::Namespace(name.clone()));
         let pods = self.pods.keys().cloned().map(Key::Pod);
         let services = self.services.services().map(|service| Key::Service(service.key.clone()));
-        fixed.chain(nodes).chain(namespaces).chain(pods).chain(services)
+        fixed.chain(nodes).chain(namespaces).chain(self.policies.keys()).chain(pods).chain(services)
     }
 
     /// Takes the keys that changed since the last call.
     pub fn take_dirty(&mut self) -> BTreeSet<Key> {
-        std::mem::take(&mut self.dirty)
+        let mut dirty = std::mem::take(&mut self.dirty);
+        dirty.append(&mut self.policies.take_dirty());
+        dirty
     }
 
     /// Whether any key changed since [`World::take_dirty`].
     pub fn is_dirty(&self) -> bool {
-        !self.dirty.is_empty()
+        !self.dirty.is_empty() || self.policies.is_dirty()
     }
 
     /// Marks a key as changed.
@@ -113,6 +138,7 @@ impl World {
         if old.as_ref() == Some(new) {
             return;
         }
+        self.policies.nodes_changed();
         let claims_changed = old.is_none_or(|old| old.subnets != new.subnets || old.created != new.created);
         if claims_changed {
             self.settle_claims();
@@ -123,6 +149,7 @@ impl World {
     /// A node is gone.
     pub fn remove_node(&mut self, name: &str) {
         if self.nodes.remove(name).is_some() {
+            self.policies.nodes_changed();
             self.settle_claims();
             self.mark_node(name);
         }
@@ -141,29 +168,69 @@ impl World {
         }
     }
 
-    /// A namespace appeared.
-    pub fn apply_namespace(&mut self, name: &str) {
-        if self.namespaces.insert(name.to_owned()) {
-            self.dirty.insert(Key::Namespace(name.to_owned()));
+    /// A namespace appeared or changed.
+    pub fn apply_namespace(&mut self, namespace: &Namespace) {
+        let name = &namespace.metadata.name;
+        if !self.has_namespace(name) {
+            self.dirty.insert(Key::Namespace(name.clone()));
         }
+        let labels = self.policies.share_labels(&namespace.metadata.labels);
+        self.policies.set_namespace(name, Some(NamespaceState::parse(namespace, labels)));
     }
 
     /// A namespace is gone.
     pub fn remove_namespace(&mut self, name: &str) {
-        if self.namespaces.remove(name) {
+        if self.has_namespace(name) {
             self.dirty.insert(Key::Namespace(name.to_owned()));
+            self.policies.set_namespace(name, None);
         }
     }
 
     /// The complete list of namespaces: those not in it are gone.
-    pub fn replace_namespaces(&mut self, names: &BTreeSet<String>) {
-        let gone: Vec<String> = self.namespaces.difference(names).cloned().collect();
+    pub fn replace_namespaces(&mut self, namespaces: &[Namespace]) {
+        let present: BTreeSet<&str> = namespaces.iter().map(|one| one.metadata.name.as_str()).collect();
+        let known = self.policies.namespaces().map(|(name, _)| name);
+        let gone: Vec<String> = known.filter(|name| !present.contains(name.as_str())).cloned().collect();
         for name in gone {
             self.remove_namespace(&name);
         }
-        for name in names {
-            self.apply_namespace(name);
+        for namespace in namespaces {
+            self.apply_namespace(namespace);
         }
+    }
+
+    /// A policy appeared or changed.
+    pub fn apply_policy(&mut self, policy: Policy) {
+        self.policies.apply(policy);
+    }
+
+    /// A policy is gone.
+    pub fn remove_policy(&mut self, id: &PolicyId) {
+        self.policies.remove(id);
+    }
+
+    /// The complete list of policies of a kind: those not in it are gone.
+    pub fn replace_policies(&mut self, kind: Kind, policies: Vec<Policy>) {
+        let present: BTreeSet<&PolicyId> = policies.iter().map(|policy| &policy.id).collect();
+        let known = self.policies.policies().map(|policy| &policy.id).filter(|id| id.kind == kind);
+        let gone: Vec<PolicyId> = known.filter(|id| !present.contains(id)).cloned().collect();
+        for id in gone {
+            self.policies.remove(&id);
+        }
+        for policy in policies {
+            self.policies.apply(policy);
+        }
+    }
+
+    /// A pod of any zone as policies see it, with its addresses as far as they are known.
+    pub fn apply_peer(&mut self, pod: &Pod, ips: Vec<IpAddr>) {
+        let local = pod.spec.node_name == self.local;
+        self.policies.apply_pod(pod, ips, local);
+    }
+
+    /// A pod that policies need not know any more: it is gone or has ended.
+    pub fn remove_peer(&mut self, key: &PodKey) {
+        self.policies.remove_pod(key);
     }
 
     /// The addresses of a pod were decided; `None` when the pod needs none any more.

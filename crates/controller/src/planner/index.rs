@@ -9,6 +9,8 @@ use compile::{Db, RowId, Settings, Table};
 use ovsdb::{Cache, Row, RowChange, Schema, Update, Uuid};
 use world::Key;
 
+use super::mentions::Mentions;
+
 /// A place where a row is listed: which of [`MEMBERSHIPS`], and the row that lists it.
 pub(super) type Listing = (usize, Uuid);
 
@@ -22,6 +24,7 @@ pub struct Mirror {
     names: HashMap<Table, HashMap<String, BTreeSet<Uuid>>>,
     owned: BTreeMap<Key, BTreeSet<(Table, Uuid)>>,
     listed: HashMap<Uuid, BTreeSet<Listing>>,
+    mentions: Mentions,
 }
 
 #[derive(Debug)]
@@ -59,6 +62,7 @@ impl Mirror {
             names: HashMap::new(),
             owned: BTreeMap::new(),
             listed: HashMap::new(),
+            mentions: Mentions::default(),
         }
     }
 
@@ -73,7 +77,7 @@ impl Mirror {
         self.index(&changes)
     }
 
-    /// Applies changes. Returns the names of the rows that are new.
+    /// Applies changes. Returns the names of the rows that are new, and what keys wait for whose sets are free now.
     pub fn apply(&mut self, update: &Update) -> Vec<RowId> {
         let changes = self.cache.apply(update);
         self.index(&changes)
@@ -123,6 +127,11 @@ impl Mirror {
         self.listed.get(uuid).into_iter().flatten().copied()
     }
 
+    /// The rules that name an address set.
+    pub(super) fn mentions(&self, set: &str) -> impl Iterator<Item = &Uuid> {
+        self.mentions.of(set)
+    }
+
     /// The row called `id`. Of several the one `key` owns already is taken, then the first.
     pub fn find(&self, id: &RowId, key: Option<&Key>) -> Option<Uuid> {
         let candidates = self.names.get(&id.table)?.get(&id.name)?;
@@ -146,6 +155,9 @@ impl Mirror {
         let mut fresh = Vec::new();
         for change in changes {
             let Some(table) = self.table(change.table()) else { continue };
+            if table == table::ACL {
+                fresh.extend(self.mentions.change(change));
+            }
             moved.remove(&change.uuid);
             self.forget(&change.uuid);
             let Some(row) = &change.new else { continue };

@@ -5,6 +5,7 @@
 //! the taking over of another implementation's rows are the same comparison.
 
 mod index;
+mod mentions;
 mod plan;
 
 pub use index::Mirror;

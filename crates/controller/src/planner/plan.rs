@@ -8,6 +8,7 @@ use ovsdb::{Datum, Mutation, Mutator, Name, Op, TableSchema, Uuid};
 use world::Key;
 
 use super::index::Mirror;
+use super::mentions::{names, unmentioned};
 
 /// Identities of rows are UUIDs (version 5) of this name space over database, table and name, so that an insert
 /// whose outcome is unknown can be repeated without making a second row.
@@ -34,6 +35,7 @@ impl Mirror {
             body: Vec::new(),
             claimed: BTreeSet::new(),
             unwanted: Vec::new(),
+            rewritten: BTreeMap::new(),
             plan: Plan::default(),
         };
         for (key, desired) in wanted {
@@ -54,8 +56,10 @@ struct Planner<'a> {
     body: Vec<Op>,
     /// Rows some key asks for. Another key that owned them by their old contents does not take them away.
     claimed: BTreeSet<Uuid>,
-    /// Rows nobody asked for so far.
-    unwanted: Vec<(Table, Uuid)>,
+    /// Rows nobody asked for so far, with the keys that own them.
+    unwanted: Vec<(Key, Table, Uuid)>,
+    /// New matches of rules.
+    rewritten: BTreeMap<Uuid, Datum>,
     plan: Plan,
 }
 
@@ -63,7 +67,7 @@ impl Planner<'_> {
     fn key(&mut self, key: &Key, desired: &Desired) {
         let rows: Vec<&RowSpec> =
             desired.rows.iter().filter(|row| row.id.table.db == self.mirror.db()).collect();
-        if let Some(missing) = self.missing(&rows, &desired.members) {
+        if let Some(missing) = self.missing(&rows, desired) {
             self.plan.waiting.push((key.clone(), missing));
             return;
         }
@@ -96,14 +100,16 @@ impl Planner<'_> {
 
     /// The first row `rows` or `members` refer to that neither exists nor is made by this transaction, leaving
     /// out memberships that hold no row alive: those are added when the group appears.
-    fn missing(&self, rows: &[&RowSpec], members: &[Member]) -> Option<RowId> {
+    fn missing(&self, rows: &[&RowSpec], desired: &Desired) -> Option<RowId> {
         let own: BTreeSet<&RowId> = rows.iter().map(|row| &row.id).collect();
         let available = |id: &RowId| own.contains(id) || self.resolve(id).is_some();
         let refs = rows.iter().flat_map(|row| &row.columns).filter_map(|(_, value)| match value {
             Value::Refs(refs) => Some(refs),
             _ => None,
         });
-        let parents = members.iter().filter(|member| holds_alive(member)).map(|member| &member.parent);
+        let strict = |member: &&Member| member.required || holds_alive(member);
+        let parents = desired.members.iter().filter(strict).map(|member| &member.parent);
+        let parents = parents.chain(&desired.needs);
         let parents = parents.filter(|parent| parent.table.db == self.mirror.db());
         refs.flatten().chain(parents).find(|id| !available(id)).cloned()
     }
@@ -158,6 +164,9 @@ impl Planner<'_> {
                 }
                 Value::Refs(refs) => Datum::set::<Uuid>(refs.iter().filter_map(|id| self.resolve(id))),
             };
+            if table == table::ACL && *column == "match" {
+                self.rewritten.insert(uuid, datum.clone());
+            }
             wanted.push((Name::Borrowed(*column), datum));
         }
         self.body.extend(ovsdb::diff(row, &wanted));
@@ -204,13 +213,33 @@ impl Planner<'_> {
             }
         }
         let owned = self.mirror.owned_by(key).filter(|row| !kept.contains(row));
-        self.unwanted.extend(owned);
+        self.unwanted.extend(owned.map(|(table, uuid)| (key.clone(), table, uuid)));
+    }
+
+    /// The name of an address set that rules will still name after this transaction.
+    fn still_named(&self, table: Table, uuid: &Uuid, gone: &BTreeSet<Uuid>) -> Option<String> {
+        if table != table::ADDRESS_SET {
+            return None;
+        }
+        let name = self.mirror.row(table, uuid)?.str("name")?.to_owned();
+        let stays = |rule: &Uuid| match self.rewritten.get(rule) {
+            Some(matching) => matching.as_str().is_some_and(|text| names(text).any(|one| one == name)),
+            None => self.claimed.contains(rule) || !gone.contains(rule),
+        };
+        let named = self.mirror.mentions(&name).any(stays);
+        named.then_some(name)
     }
 
     fn discard(&mut self) -> Vec<Op> {
         let mut deletes = Vec::new();
-        for (table, uuid) in std::mem::take(&mut self.unwanted) {
+        let unwanted = std::mem::take(&mut self.unwanted);
+        let gone: BTreeSet<Uuid> = unwanted.iter().map(|(_, _, uuid)| *uuid).collect();
+        for (key, table, uuid) in unwanted {
             if self.claimed.contains(&uuid) {
+                continue;
+            }
+            if let Some(name) = self.still_named(table, &uuid, &gone) {
+                self.plan.waiting.push((key, unmentioned(&name)));
                 continue;
             }
             if !table.owned {

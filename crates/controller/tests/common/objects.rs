@@ -47,6 +47,12 @@ pub(crate) fn settings(node: &str, dual: bool) -> Settings {
         service_templates: false,
         empty_lb_events: false,
         hybrid_overlay: false,
+        policies: compile::PolicySettings {
+            admin: true,
+            stateless: false,
+            allow_icmp: false,
+            host_namespace: "ovn-host-network".into(),
+        },
     }
 }
 
@@ -134,4 +140,10 @@ pub(crate) fn services(scenario: &scenario::Scenario) -> (Vec<Service>, Vec<Endp
 
 fn read<T: serde::de::DeserializeOwned>(json: serde_json::Value) -> T {
     serde_json::from_value(json).expect("a readable object")
+}
+
+pub(crate) fn namespace(name: &str, labels: &[(&str, &str)]) -> kapi::Namespace {
+    let labels: BTreeMap<&str, &str> = labels.iter().copied().collect();
+    serde_json::from_value(serde_json::json!({"metadata": {"name": name, "labels": labels}}))
+        .expect("a namespace")
 }

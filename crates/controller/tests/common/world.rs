@@ -6,10 +6,13 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use compile::Db;
-use controller::{Change, Core, Input, Output, PatchError, TxnFailure, Unreadable};
+use controller::{
+    Change, Core, Input, Output, PatchError, PolicyCondition, PolicyObject, TxnFailure, Unreadable,
+};
 use kapi::annotations::POD_NETWORKS;
-use kapi::{EndpointSlice, Node, Pod, PodKey, Service, ServiceKey};
+use kapi::{EndpointSlice, Namespace, Node, Pod, PodKey, Service, ServiceKey};
 use ovsdb::{Op, Rejection, Row, Update};
+use policy::{Kind, Policy, PolicyId};
 
 use super::database::Database;
 use super::objects;
@@ -31,7 +34,8 @@ pub(crate) struct Zone {
     pub(crate) core: Core,
     pub(crate) now: Duration,
     pub(crate) nodes: BTreeMap<String, Node>,
-    pub(crate) namespaces: BTreeSet<String>,
+    pub(crate) namespaces: BTreeMap<String, Namespace>,
+    pub(crate) policies: BTreeMap<PolicyId, Policy>,
     pub(crate) pods: BTreeMap<PodKey, Pod>,
     pub(crate) services: BTreeMap<PodKey, Service>,
     pub(crate) slices: BTreeMap<PodKey, EndpointSlice>,
@@ -45,6 +49,8 @@ pub(crate) struct Zone {
     pub(crate) service_warnings: Vec<(ServiceKey, String)>,
     /// Services whose changes were told to be in the database.
     pub(crate) programmed: Vec<ServiceKey>,
+    pub(crate) conditions: BTreeMap<PolicyId, PolicyCondition>,
+    pub(crate) policy_warnings: Vec<(PolicyId, String)>,
     pub(crate) refusals: Vec<String>,
     /// Keys in one transaction at the most: small values show every intermediate state.
     pub(crate) batch: usize,
@@ -58,7 +64,8 @@ impl Zone {
             core: Core::new(objects::settings(local, dual), objects::cluster(dual)),
             now: Duration::ZERO,
             nodes: BTreeMap::new(),
-            namespaces: BTreeSet::new(),
+            namespaces: BTreeMap::new(),
+            policies: BTreeMap::new(),
             pods: BTreeMap::new(),
             services: BTreeMap::new(),
             slices: BTreeMap::new(),
@@ -70,6 +77,8 @@ impl Zone {
             warnings: Vec::new(),
             service_warnings: Vec::new(),
             programmed: Vec::new(),
+            conditions: BTreeMap::new(),
+            policy_warnings: Vec::new(),
             refusals: Vec::new(),
             batch: 500,
             local: local.into(),
@@ -88,10 +97,16 @@ impl Zone {
         self.transactions.clear();
         self.patches.clear();
         self.send("nodes", Input::Nodes(Change::Snapshot(self.nodes.values().cloned().collect())));
-        let pods = self.pods.values().filter(|pod| pod.spec.node_name == self.local).cloned().collect();
+        let pods = self.pods.values().cloned().collect();
         self.send("pods", Input::Pods(Change::Snapshot(pods)));
-        self.send("namespaces", Input::Namespaces(self.namespaces.clone()));
         self.relist_services();
+        let namespaces = self.namespaces.values().cloned().collect();
+        self.send("namespaces", Input::Namespaces(Change::Snapshot(namespaces)));
+        for kind in Kind::ALL {
+            let policies = self.policies.values().filter(|policy| policy.id.kind == kind).cloned();
+            let policies = policies.map(PolicyObject::from).collect();
+            self.send("policies", Input::Policies(kind, Change::Snapshot(policies)));
+        }
         self.send("nb", Input::Loaded(Db::Nb, self.nb.dump()));
         self.send("sb", Input::Loaded(Db::Sb, self.sb.dump()));
     }
@@ -116,26 +131,39 @@ impl Zone {
     }
 
     pub(crate) fn put_namespace(&mut self, name: &str) {
-        self.namespaces.insert(name.into());
-        self.send("namespaces", Input::NamespaceApplied(name.into()));
+        self.put_namespace_object(objects::namespace(name, &[]));
+    }
+
+    pub(crate) fn put_namespace_object(&mut self, namespace: Namespace) {
+        self.namespaces.insert(namespace.metadata.name.clone(), namespace.clone());
+        self.send("namespaces", Input::Namespaces(Change::Applied(namespace)));
+    }
+
+    pub(crate) fn put_policy(&mut self, policy: Policy) {
+        self.policies.insert(policy.id.clone(), policy.clone());
+        let kind = policy.id.kind;
+        self.send("policies", Input::Policies(kind, Change::Applied(policy.into())));
+    }
+
+    pub(crate) fn remove_policy(&mut self, id: &PolicyId) {
+        if self.policies.remove(id).is_some() {
+            let key = PodKey::new(&*id.namespace, &*id.name);
+            self.send("policies", Input::Policies(id.kind, Change::Deleted(key)));
+        }
     }
 
     pub(crate) fn remove_namespace(&mut self, name: &str) {
         self.namespaces.remove(name);
-        self.send("namespaces", Input::NamespaceDeleted(name.into()));
+        self.send("namespaces", Input::Namespaces(Change::Deleted(PodKey::new("", name))));
     }
 
     pub(crate) fn put_pod(&mut self, pod: Pod) {
         self.pods.insert(pod.pod_key(), pod.clone());
-        if pod.spec.node_name == self.local {
-            self.send("pods", Input::Pods(Change::Applied(pod)));
-        }
+        self.send("pods", Input::Pods(Change::Applied(pod)));
     }
 
     pub(crate) fn remove_pod(&mut self, key: &PodKey) {
-        if let Some(pod) = self.pods.remove(key)
-            && pod.spec.node_name == self.local
-        {
+        if self.pods.remove(key).is_some() {
             self.send("pods", Input::Pods(Change::Deleted(key.clone())));
         }
     }
@@ -202,7 +230,15 @@ impl Zone {
                 Output::WarnService { key, message, .. } => self.service_warnings.push((key, message)),
                 Output::Programmed { key, .. } => self.programmed.push(key),
                 Output::Refused { error, .. } => self.refusals.push(error),
-                Output::Decided { .. } | Output::Waiting { .. } | Output::Settled { .. } => {}
+                Output::Report { id, uid, condition } => {
+                    self.conditions.insert(id.clone(), condition);
+                    self.send("reports", Input::Reported { id, uid, result: Ok(()) });
+                }
+                Output::WarnPolicy { id, message, .. } => self.policy_warnings.push((id, message)),
+                Output::WarnNamespace { .. }
+                | Output::Decided { .. }
+                | Output::Waiting { .. }
+                | Output::Settled { .. } => {}
             }
         }
     }
@@ -303,6 +339,26 @@ impl Zone {
             }
         }
         super::balance::found(self);
+        self.check_names();
+    }
+
+    /// Every address set and port group a rule names exists.
+    fn check_names(&self) {
+        let named = |table: &str| -> BTreeSet<String> {
+            let rows = self.nb.rows(table).into_iter();
+            rows.map(|row| row.str("name").unwrap_or_default().to_owned()).collect()
+        };
+        let (sets, groups) = (named("Address_Set"), named("Port_Group"));
+        for rule in self.nb.rows("ACL") {
+            let matching = rule.str("match").unwrap_or_default();
+            for (sign, known) in [('$', &sets), ('@', &groups)] {
+                for rest in matching.split(sign).skip(1) {
+                    let end = rest.find(|letter: char| !letter.is_ascii_alphanumeric());
+                    let name = &rest[..end.unwrap_or(rest.len())];
+                    assert!(known.contains(name), "{sign}{name} does not exist but is named in {matching}");
+                }
+            }
+        }
     }
 
     /// What must hold once everything has come to rest.
@@ -346,7 +402,7 @@ impl Zone {
             assert_eq!(port.str("port_security"), Some(&*addresses), "port security of {key}");
             assert_eq!(port.key("options", "iface-id-ver"), Some(&*pod.metadata.uid), "{key}");
             assert!(listed.contains(&port.uuid()), "port of {key} is not on switch {}", self.local);
-            if self.namespaces.contains(&key.namespace) {
+            if self.namespaces.contains_key(&key.namespace) {
                 let group = ovn::names::ObjectIds::named("Namespace", &key.namespace).hashed_name();
                 let group =
                     self.nb.rows("Port_Group").into_iter().find(|row| row.str("name") == Some(&*group));
@@ -373,6 +429,7 @@ impl Zone {
         let mut again = Zone::new(&self.local, self.dual);
         again.nodes = self.nodes.clone();
         again.namespaces = self.namespaces.clone();
+        again.policies = self.policies.clone();
         again.pods = self.pods.clone();
         again.services = self.services.clone();
         again.slices = self.slices.clone();
@@ -389,6 +446,7 @@ impl Zone {
         let mut empty = Zone::new(&self.local, self.dual);
         empty.nodes = self.nodes.clone();
         empty.namespaces = self.namespaces.clone();
+        empty.policies = self.policies.clone();
         empty.pods = self.pods.clone();
         empty.services = self.services.clone();
         empty.slices = self.slices.clone();

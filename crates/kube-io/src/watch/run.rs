@@ -96,7 +96,7 @@ impl<T: Object> Loop<T> {
                 self.streaming_lists = false;
                 State::Unlisted
             }
-            Err(error) => self.broken(error.to_string(), State::Unlisted),
+            Err(error) => self.unlisted(&error),
         }
     }
 
@@ -136,7 +136,7 @@ impl<T: Object> Loop<T> {
                 self.complete(objects);
                 State::Listed(version)
             }
-            Err(error) => self.broken(error.to_string(), State::Unlisted),
+            Err(error) => self.unlisted(&error),
         }
     }
 
@@ -209,6 +209,14 @@ impl<T: Object> Loop<T> {
         }
         self.backoff.reset();
         State::Following { lines, version, fresh: false }
+    }
+
+    fn unlisted(&mut self, error: &Error) -> State<T> {
+        let text = error.to_string();
+        if error.code() == Some(404) && self.down.as_ref() != Some(&text) {
+            self.ready.push_back(Change::Unserved);
+        }
+        self.broken(text, State::Unlisted)
     }
 
     fn broken(&mut self, error: String, next: State<T>) -> State<T> {
