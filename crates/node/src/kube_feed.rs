@@ -174,7 +174,7 @@ impl ServiceFeed {
                 self.bad.0.insert(ServiceKey::new(&key.namespace, &key.name));
                 Vec::new()
             }
-            Change::Down { .. } | Change::Up => Vec::new(),
+            Change::Down { .. } | Change::Unserved | Change::Up => Vec::new(),
         }
     }
 
@@ -191,7 +191,7 @@ impl ServiceFeed {
                 self.bad.1.insert(format!("{}/{}", key.namespace, key.name));
                 Vec::new()
             }
-            Change::Down { .. } | Change::Up => Vec::new(),
+            Change::Down { .. } | Change::Unserved | Change::Up => Vec::new(),
         }
     }
 }
@@ -230,7 +230,7 @@ pub fn apply_pod(board: &PodBoard, node: &str, bad: &mut BTreeSet<PodKey>, chang
         }
         Change::Down { error } => board.set_problem(Some(error)),
         Change::Unserved => {}
-        Change::Up => board.set_problem(None),
+        Change::Unserved | Change::Up => board.set_problem(None),
     }
 }
 
