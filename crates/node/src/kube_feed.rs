@@ -230,7 +230,7 @@ pub fn apply_pod(board: &PodBoard, node: &str, bad: &mut BTreeSet<PodKey>, chang
         }
         Change::Down { error } => board.set_problem(Some(error)),
         Change::Unserved => {}
-        Change::Unserved | Change::Up => board.set_problem(None),
+        Change::Up => board.set_problem(None),
     }
 }
 
