@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use cni::{CniError, CniResult, Interface, Invocation, IpConfig, PodIfInfo};
 use host::{
     Handle, NetNs,
-    attach::{PodLink, PodLinkSpec},
+    attach::{PodLink, PodLinkSpec, PodPair},
     link::NAME_MAX,
 };
 
@@ -20,13 +20,13 @@ pub(crate) fn add(invocation: &Invocation, info: &PodIfInfo) -> Result<CniResult
     let netns = NetNs::open(&invocation.netns).map_err(failed)?;
     let spec = spec(invocation, info);
     let host = Handle::open().map_err(failed)?;
-    let link = PodLink::create(&host, &netns, &spec).map_err(failed)?;
-    let outcome = attach(invocation, info, &netns, &spec, deadline);
+    PodLink::create(&host, &netns, &spec.pair).map_err(failed)?;
+    let outcome = attach(invocation, info, &host, &netns, &spec, deadline);
     if outcome.is_err() {
         // The first error is the one to tell.
         let _ = del(invocation);
     }
-    outcome.map(|()| result(invocation, &link, &spec))
+    outcome.map(|link| result(invocation, &link, &spec))
 }
 
 /// Detaches the pod; what is gone already is no error.
@@ -49,14 +49,15 @@ pub(crate) fn del(invocation: &Invocation) -> Result<(), CniError> {
 fn attach(
     invocation: &Invocation,
     info: &PodIfInfo,
+    host: &Handle,
     netns: &NetNs,
     spec: &PodLinkSpec,
     deadline: Instant,
-) -> Result<(), CniError> {
+) -> Result<PodLink, CniError> {
     let pod = &invocation.pod;
     let iface_id = format!("{}_{}", pod.namespace, pod.name);
     let port = Port {
-        name: &spec.host_name,
+        name: &spec.pair.host_name,
         iface_id: &iface_id,
         sandbox: &invocation.container_id,
         ifname: &invocation.ifname,
@@ -64,20 +65,22 @@ fn attach(
     };
     let mut switch = Switch::open()?;
     let interface = switch.plug(&port)?;
-    PodLink::configure(netns, spec).map_err(failed)?;
+    let link = PodLink::configure(host, netns, spec).map_err(failed)?;
     switch.installed(interface, &port, deadline)?;
     // The pod works without; neighbours learn its addresses from its first packet.
     let _ = PodLink::announce(netns, spec);
-    Ok(())
+    Ok(link)
 }
 
 fn spec(invocation: &Invocation, info: &PodIfInfo) -> PodLinkSpec {
     let network = &info.network;
     PodLinkSpec {
-        host_name: host_name(&invocation.container_id),
-        pod_name: invocation.ifname.clone(),
+        pair: PodPair {
+            host_name: host_name(&invocation.container_id),
+            pod_name: invocation.ifname.clone(),
+            mtu: info.mtu,
+        },
         mac: network.mac.0,
-        mtu: info.mtu,
         addresses: network.ips.clone(),
         gateways: network.gateways.clone(),
         routes: network.routes.iter().map(|r| (r.dest, r.next_hop)).collect(),
@@ -96,7 +99,7 @@ fn result(invocation: &Invocation, link: &PodLink, spec: &PodLinkSpec) -> CniRes
     let gateway = |v6| spec.gateways.iter().copied().find(|g| g.is_ipv6() == v6);
     let host = Interface { name: link.host_name.clone(), mac: mac(link.host_mac), ..Interface::default() };
     let pod = Interface {
-        name: spec.pod_name.clone(),
+        name: spec.pair.pod_name.clone(),
         mac: mac(spec.mac),
         sandbox: invocation.netns.clone(),
         ..Interface::default()

@@ -1,8 +1,11 @@
 //! The interface of a pod: a veth pair with its end in the pod's namespace, addressed and announced.
 //!
-//! Shared by the CNI server and by the shim in unprivileged mode. Two steps, so that the first can be over before
-//! anything else is known to work: [`PodLink::create`] makes the pair (its host end may join the bridge at once),
-//! [`PodLink::configure`] gives the pod's end its addresses and routes.
+//! Shared by the CNI server and by the shim in unprivileged mode. Two steps, so that the first can be over before the
+//! pod's addresses are known: [`PodLink::create`] makes the pair (its host end may join the bridge at once),
+//! [`PodLink::configure`] gives the pod's end its MAC, addresses and routes.
+//!
+//! The pair is made when it is needed. Pairs kept ready would cost more: moving an end into the pod's namespace waits for
+//! a grace period of the kernel (15 ms), making it there does not (0.5 ms).
 
 use std::net::IpAddr;
 
@@ -20,17 +23,24 @@ use crate::{
 /// Transmit queue of a pod interface, as the reference's with bandwidth limits; 0 would mean no queue at all.
 const TXQLEN: u32 = 1000;
 
-/// What the pod's interface shall be.
-#[derive(Debug, Clone)]
-pub struct PodLinkSpec {
+/// The two ends of a pod's interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodPair {
     /// Name on the host, at most 15 characters.
     pub host_name: String,
     /// Name in the pod.
     pub pod_name: String,
-    /// MAC address of the pod's end.
-    pub mac: MacBytes,
     /// MTU of both ends.
     pub mtu: u32,
+}
+
+/// What the pod's interface shall be.
+#[derive(Debug, Clone)]
+pub struct PodLinkSpec {
+    /// Its ends.
+    pub pair: PodPair,
+    /// MAC address of the pod's end.
+    pub mac: MacBytes,
     /// Addresses with prefix length.
     pub addresses: Vec<IpNet>,
     /// Default gateways.
@@ -52,8 +62,6 @@ pub struct PodLink {
     pub host_name: String,
     /// MAC address of the host's end.
     pub host_mac: MacBytes,
-    /// Index on the host.
-    pub host_index: u32,
 }
 
 // === impl PodLink ===
@@ -61,33 +69,29 @@ pub struct PodLink {
 impl PodLink {
     /// Creates the pair: host end up in the namespace of `host`, the other end, still down, in `pod`. A leftover
     /// host link of that name (an earlier attempt of the same sandbox) is replaced.
-    pub fn create(host: &Handle, pod: &NetNs, spec: &PodLinkSpec) -> Result<PodLink> {
+    pub fn create(host: &Handle, pod: &NetNs, pair: &PodPair) -> Result<()> {
         use std::os::fd::AsFd;
         // The switch's userspace datapath reads packets beside the kernel. Without this the kernel would answer a pod
         // that asks for one of the node's addresses, the management port's among them, and mislead it.
-        let end = VethEnd { name: &spec.host_name, up: true, no_arp: true, ..VethEnd::default() };
-        let peer = VethEnd {
-            name: &spec.pod_name,
-            mac: Some(spec.mac),
-            netns: Some(pod.as_fd()),
-            ..VethEnd::default()
-        };
-        if let Err(e) = host.create_veth(&end, &peer, spec.mtu, TXQLEN) {
+        let end = VethEnd { name: &pair.host_name, up: true, no_arp: true, ..VethEnd::default() };
+        let peer = VethEnd { name: &pair.pod_name, netns: Some(pod.as_fd()), ..VethEnd::default() };
+        if let Err(e) = host.create_veth(&end, &peer, pair.mtu, TXQLEN) {
             if !e.is_exists() {
                 return Err(e);
             }
             // Either end may be in the way: ours from an earlier attempt, or an interface of the pod.
-            host.delete_link_named(&spec.host_name)?;
-            host.create_veth(&end, &peer, spec.mtu, TXQLEN)?;
+            host.delete_link_named(&pair.host_name)?;
+            host.create_veth(&end, &peer, pair.mtu, TXQLEN)?;
         }
-        let link = host.link_required(&spec.host_name)?;
-        Ok(PodLink { host_name: link.name, host_mac: link.mac.unwrap_or_default(), host_index: link.index })
+        Ok(())
     }
 
-    /// Brings the pod's end up with its addresses and routes. After it no address is tentative. Runs in the pod's
-    /// namespace on a thread of its own.
-    pub fn configure(pod: &NetNs, spec: &PodLinkSpec) -> Result<()> {
-        pod.run(|| configure_here(spec))?
+    /// Brings the pod's end up with its addresses and routes, and looks at the host's end. After it no address is
+    /// tentative. Runs in the pod's namespace on a thread of its own.
+    pub fn configure(host: &Handle, pod: &NetNs, spec: &PodLinkSpec) -> Result<PodLink> {
+        pod.run(|| configure_here(spec))??;
+        let link = host.link_required(&spec.pair.host_name)?;
+        Ok(PodLink { host_name: link.name, host_mac: link.mac.unwrap_or_default() })
     }
 
     /// Tells the neighbours who has the addresses now. Meant for the moment the port carries packets. Closing the
@@ -97,7 +101,7 @@ impl PodLink {
             return Ok(None);
         }
         pod.run(|| {
-            let index = Handle::open()?.link_required(&spec.pod_name)?.index;
+            let index = Handle::open()?.link_required(&spec.pair.pod_name)?.index;
             let announcer = Announcer::open()?;
             for net in &spec.addresses {
                 announcer.announce(index, spec.mac, net.addr())?;
@@ -134,10 +138,10 @@ impl PodLink {
 
 fn configure_here(spec: &PodLinkSpec) -> Result<()> {
     let handle = Handle::open()?;
-    let index = handle.link_required(&spec.pod_name)?.index;
+    let index = handle.link_required(&spec.pair.pod_name)?.index;
     let wants_v6 = !spec.skip_ip_config && spec.addresses.iter().any(|net| net.addr().is_ipv6());
     if wants_v6 {
-        let conf = |key, value| sysctl::set(&["net", "ipv6", "conf", &spec.pod_name, key], value);
+        let conf = |key, value| sysctl::set(&["net", "ipv6", "conf", &spec.pair.pod_name, key], value);
         // Some runtimes switch IPv6 off in a new namespace.
         conf("disable_ipv6", "0")?;
         // OVN owns the addresses: nobody can have them twice, and nothing may be tentative when ADD returns.
@@ -145,12 +149,13 @@ fn configure_here(spec: &PodLinkSpec) -> Result<()> {
         conf("dad_transmits", "0")?;
     }
     if spec.disable_tx_checksum {
-        handle.set_tx_checksum(&spec.pod_name, false)?;
+        handle.set_tx_checksum(&spec.pair.pod_name, false)?;
     }
-    // The MAC is final since creation, so the link-local address made from it (mode 0) is the one that port
-    // security expects.
+    // The kernel sets the MAC before it brings the link up, so the link-local address made from it (mode 0) is the one
+    // that port security expects.
     let addr_gen_mode = wants_v6.then_some(0);
-    handle.set_link(index, &LinkChange { up: Some(true), addr_gen_mode, ..LinkChange::default() })?;
+    let change = LinkChange { up: Some(true), mac: Some(spec.mac), addr_gen_mode, ..LinkChange::default() };
+    handle.set_link(index, &change)?;
     if spec.skip_ip_config {
         return Ok(());
     }

@@ -6,7 +6,7 @@ use std::{net::IpAddr, process::Command, sync::mpsc};
 use host::{
     Handle, NetNs,
     addr::AddrFlags,
-    attach::{PodLink, PodLinkSpec},
+    attach::{PodLink, PodLinkSpec, PodPair},
     link::{LinkChange, VethEnd},
     monitor::{Event, Groups, Monitor},
     route::{NextHop, Route},
@@ -46,10 +46,8 @@ fn up_pair(handle: &Handle) {
 
 fn spec() -> PodLinkSpec {
     PodLinkSpec {
-        host_name: "0123456789abcde".into(),
-        pod_name: "eth0".into(),
+        pair: PodPair { host_name: "0123456789abcde".into(), pod_name: "eth0".into(), mtu: 1342 },
         mac: [0x0a, 0x58, 10, 244, 0, 7],
-        mtu: 1342,
         addresses: vec!["10.244.0.7/24".parse().unwrap(), "fd00:10:244::7/64".parse().unwrap()],
         gateways: vec!["10.244.0.1".parse().unwrap(), "fd00:10:244::1".parse().unwrap()],
         routes: vec![
@@ -67,8 +65,8 @@ fn a_pod_link_has_everything_and_nothing_is_tentative() {
     let host = fresh();
     let pod = NetNs::unnamed().unwrap();
     let spec = spec();
-    let link = PodLink::create(&host, &pod, &spec).unwrap();
-    PodLink::configure(&pod, &spec).unwrap();
+    PodLink::create(&host, &pod, &spec.pair).unwrap();
+    let link = PodLink::configure(&host, &pod, &spec).unwrap();
     let addresses = ip_in(&pod, "addr show dev eth0");
     assert!(!addresses.contains("tentative"), "{addresses}");
     assert!(addresses.contains("mtu 1342"), "{addresses}");
@@ -95,7 +93,7 @@ fn a_pod_link_has_everything_and_nothing_is_tentative() {
     let missing = PodLink::check(&pod, "eth0", None, &spec.addresses).unwrap_err();
     assert!(missing.to_string().contains("10.244.0.7/24"), "{missing}");
     // A second attempt of the same sandbox replaces the first one's leftovers.
-    PodLink::create(&host, &pod, &spec).unwrap();
+    PodLink::create(&host, &pod, &spec.pair).unwrap();
     assert!(host.delete_link_named("0123456789abcde").unwrap());
     assert!(!host.delete_link_named("0123456789abcde").unwrap());
 }
@@ -105,10 +103,10 @@ fn announcements_reach_the_other_end() {
     let host = fresh();
     let pod = NetNs::unnamed().unwrap();
     let spec = spec();
-    PodLink::create(&host, &pod, &spec).unwrap();
-    PodLink::configure(&pod, &spec).unwrap();
+    PodLink::create(&host, &pod, &spec.pair).unwrap();
+    PodLink::configure(&host, &pod, &spec).unwrap();
     let mut dump = Command::new("tcpdump")
-        .args(["-i", &spec.host_name, "-n", "-e", "-l", "--immediate-mode", "-c", "2"])
+        .args(["-i", &spec.pair.host_name, "-n", "-e", "-l", "--immediate-mode", "-c", "2"])
         .arg("arp or (icmp6 and ip6[40] = 136)")
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())

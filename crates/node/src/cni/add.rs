@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use ::cni::{CniResult, Interface, IpConfig, NetConf, PodIfInfo, PodRef};
 use host::{
     NetNs,
-    attach::{PodLink, PodLinkSpec},
+    attach::{PodLink, PodLinkSpec, PodPair},
 };
 use kapi::{PodKey, annotations::PodNetwork};
 use tokio::time::Instant;
@@ -152,20 +152,28 @@ impl CniServer {
         made: &Made,
         progress: &Progress<'_>,
     ) -> Result<CniResult, Failure> {
-        let ready = self.pod_ready(request).await?;
-        progress.done(Stage::Annotation, Step::Plug);
-        self.ports.ready().await;
-        self.refuse_outdated(request, since).await?;
-
-        let spec = Arc::new(self.link_spec(request, &ready.network));
-        made.link(&spec.host_name);
-        let link = {
-            let (host, netns, spec) = (self.host.clone(), netns.clone(), spec.clone());
-            blocking(made, move || PodLink::create(&host, &netns, &spec)).await?
+        // The pair needs nothing of what the pod is waited for.
+        let pair = self.pair(request);
+        made.link(&pair.host_name);
+        let create = {
+            let (host, netns, pair) = (self.host.clone(), netns.clone(), pair.clone());
+            blocking(made, move || PodLink::create(&host, &netns, &pair))
         };
+        let wait = async {
+            let ready = self.pod_ready(request).await?;
+            progress.done(Stage::Annotation, Step::Plug);
+            self.ports.ready().await;
+            self.refuse_outdated(request, since).await.map(|()| ready)
+        };
+        let (created, ready) = tokio::join!(create, wait);
+        // What is wrong with the pod is told rather than what is wrong with its namespace.
+        let ready = ready?;
+        created?;
+
+        let spec = Arc::new(self.link_spec(pair, &ready.network));
         let configure = {
-            let (netns, spec) = (netns.clone(), spec.clone());
-            blocking(made, move || PodLink::configure(&netns, &spec))
+            let (host, netns, spec) = (self.host.clone(), netns.clone(), spec.clone());
+            blocking(made, move || PodLink::configure(&host, &netns, &spec))
         };
         let plug = self.plug(request, &ready, since);
         let mut watch = self.ports.watch(plug.ids.interface);
@@ -178,13 +186,13 @@ impl CniServer {
             Ok::<(), Failure>(())
         };
         // ovn-controller works on the port while the pod's end gets its addresses.
-        tokio::try_join!(commit, configure)?;
+        let ((), link) = tokio::try_join!(commit, configure)?;
         progress.done(Stage::Configured, Step::Installed);
 
         let mut seen = false;
         let installed = watch.until(|row| {
             seen |= row.is_some();
-            let lost = || Failure::LostPort { name: spec.host_name.clone() };
+            let lost = || Failure::LostPort { name: spec.pair.host_name.clone() };
             match row {
                 Some(row) if row.key("external_ids", "iface-id") != Some(&plug.iface_id) => Some(Err(lost())),
                 Some(row) => (row.key("external_ids", "ovn-installed") == Some("true")).then_some(Ok(())),
@@ -335,12 +343,14 @@ impl CniServer {
         if request.mtu == 0 { self.settings.mtu } else { request.mtu }
     }
 
-    fn link_spec(&self, request: &AddRequest, network: &PodNetwork) -> PodLinkSpec {
+    fn pair(&self, request: &AddRequest) -> PodPair {
+        PodPair { host_name: request.host_name(), pod_name: request.ifname.clone(), mtu: self.mtu(request) }
+    }
+
+    fn link_spec(&self, pair: PodPair, network: &PodNetwork) -> PodLinkSpec {
         PodLinkSpec {
-            host_name: request.host_name(),
-            pod_name: request.ifname.clone(),
+            pair,
             mac: network.mac.0,
-            mtu: self.mtu(request),
             addresses: network.ips.clone(),
             gateways: network.gateways.clone(),
             routes: network.routes.iter().map(|r| (r.dest, r.next_hop)).collect(),
@@ -404,7 +414,7 @@ fn result(request: &AddRequest, link: &PodLink, spec: &PodLinkSpec) -> CniResult
         interfaces: vec![
             Interface { name: link.host_name.clone(), mac: mac(link.host_mac), ..Interface::default() },
             Interface {
-                name: spec.pod_name.clone(),
+                name: spec.pair.pod_name.clone(),
                 mac: mac(spec.mac),
                 sandbox: request.netns.clone(),
                 ..Interface::default()
