@@ -21,7 +21,8 @@ pub(crate) fn decide(cluster: &Cluster, tier: Tier, question: &Question<'_>) -> 
     let Question { direction, subject, peer, .. } = *question;
     let mut policies: Vec<&Value> =
         cluster.admin_policies.iter().filter(|policy| tier_of(policy) == Some(tier)).collect();
-    // "Policies with lower priority values have higher precedence." The baseline of v1alpha1 has none; it comes last.
+    // "Policies with lower priority values have higher precedence." The baseline of v1alpha1
+    // has none; here it comes last, which the API leaves open.
     policies.sort_by_key(|policy| number(&policy["spec"], "priority").unwrap_or(u16::MAX));
     for policy in policies {
         if !is_subject(cluster, &policy["spec"]["subject"], subject) {

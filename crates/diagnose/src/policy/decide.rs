@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use kapi::PodKey;
 use net::Family;
 use policy::{
-    Action, Direction, Peer, Peers, Policy, PolicyId, Port, PortNumbers, Ports, Rule, Selection, Tier,
+    Action, Direction, Kind, Peer, Peers, Policy, PolicyId, Port, PortNumbers, Ports, Rule, Selection, Tier,
 };
 use serde::Serialize;
 
@@ -230,7 +230,9 @@ impl Cluster {
     pub(crate) fn policies_for(&self, key: &PodKey, pod: &PodView) -> Vec<&Policy> {
         let mut found: Vec<&Policy> =
             self.policies.values().filter(|policy| self.is_subject(policy, key, pod)).collect();
-        found.sort_by(|a, b| (a.tier, a.priority, &a.id).cmp(&(b.tier, b.priority, &b.id)));
+        // In the baseline all ClusterNetworkPolicies are asked before the BaselineAdminNetworkPolicy.
+        let last = |policy: &Policy| policy.id.kind == Kind::BaselineAdminNetworkPolicy;
+        found.sort_by(|a, b| (a.tier, last(a), a.priority, &a.id).cmp(&(b.tier, last(b), b.priority, &b.id)));
         found
     }
 

@@ -32,14 +32,13 @@ pub(super) fn policies(dice: &mut Dice, shape: Shape, objects: &[Value]) -> Vec<
         let priority = priority(maker.dice);
         all.push(maker.admin(at, priority));
     }
-    // Where both kinds of baseline exist, nothing says which goes first.
-    let baseline = maker.dice.below(3);
+    let baseline = maker.dice.below(4);
     for at in 0..maker.dice.below(shape.policies + 1) {
         let priority = priority(maker.dice);
-        let tier = if baseline == 0 && at % 2 == 0 { "Baseline" } else { "Admin" };
+        let tier = if baseline.is_multiple_of(2) && at.is_multiple_of(2) { "Baseline" } else { "Admin" };
         all.push(maker.cluster_policy(at, priority, tier));
     }
-    if baseline == 1 {
+    if baseline > 1 {
         all.push(maker.baseline());
     }
     all
