@@ -200,16 +200,21 @@ pub(crate) fn is_annotated(pod: &serde_json::Value) -> bool {
     pod.pointer("/metadata/annotations/k8s.ovn.org~1pod-networks").is_some()
 }
 
-/// Mean of each stage of a pod's way, from the metrics of the node's process.
-pub(crate) fn print_stages(node: &Node) -> Result<()> {
+/// What the node's process serves under `/metrics`.
+pub(crate) fn metrics(node: &Node) -> Result<String> {
     use std::io::{Read, Write};
-    let text = node.in_network(|| {
+    node.in_network(|| {
         let mut stream = std::net::TcpStream::connect("127.0.0.1:9410")?;
         stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         Ok(text)
-    })?;
+    })
+}
+
+/// Mean of each stage of a pod's way, from the metrics of the node's process.
+pub(crate) fn print_stages(node: &Node) -> Result<()> {
+    let text = metrics(node)?;
     let value = |what: &str, stage: &str| -> f64 {
         let name = format!("ovnkube_pod_stage_duration_seconds_{what}{{stage=\"{stage}\"}} ");
         text.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).unwrap_or_default()
