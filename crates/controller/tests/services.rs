@@ -4,57 +4,17 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::balance::{self, Answer, Place};
+use common::balance;
+use common::clients::{cluster_ip, key, on_switch, service, slice, zone};
 use common::dice::Dice;
 use common::objects;
 use common::world::{Fate, Zone, text};
 use compile::Db;
 use controller::{Change, Input};
-use kapi::{EndpointSlice, Object, PodKey, Service};
+use kapi::PodKey;
 use ovsdb::Op;
 use scenario::Scenario;
-use serde_json::{Value, json};
-
-fn key<T: Object>(object: &T) -> PodKey {
-    PodKey::new(&*object.meta().namespace, &*object.meta().name)
-}
-
-/// Node `node1` with a gateway, in a cluster of one family.
-fn zone() -> Zone {
-    let mut zone = Zone::new("node1", false);
-    let node = objects::with_gateway(objects::node("node1", 1, &["10.244.0.0/24"]), 1, true, &[]);
-    zone.nodes.insert("node1".into(), node);
-    zone
-}
-
-fn service(name: &str, spec: Value) -> Service {
-    let json =
-        json!({"metadata": {"name": name, "namespace": "shop", "uid": format!("uid-{name}")}, "spec": spec});
-    serde_json::from_value(json).expect("a Service")
-}
-
-/// A slice of `service` with port `http`; endpoints as address and node.
-fn slice(name: &str, service: &str, port: u16, endpoints: &[(&str, &str)]) -> EndpointSlice {
-    let endpoints: Vec<Value> = endpoints
-        .iter()
-        .map(|(ip, node)| json!({"addresses": [ip], "nodeName": node, "conditions": {"ready": true}}))
-        .collect();
-    let json = json!({
-        "metadata": {"name": name, "namespace": "shop", "labels": {"kubernetes.io/service-name": service}},
-        "addressType": "IPv4", "ports": [{"name": "http", "port": port}], "endpoints": endpoints});
-    serde_json::from_value(json).expect("an EndpointSlice")
-}
-
-fn cluster_ip() -> Value {
-    json!({"clusterIP": "10.96.0.9", "ports": [{"name": "http", "port": 80}]})
-}
-
-/// Where `10.96.0.9:80` leads on the switch; `None` if nothing serves it.
-fn on_switch(zone: &Zone) -> Option<Vec<String>> {
-    let found = balance::found(zone);
-    let answer: &Answer = found.get(&(Place::Switch, "tcp", "10.96.0.9:80".to_owned()))?;
-    Some(answer.backends.iter().cloned().collect())
-}
+use serde_json::json;
 
 /// The recorded objects in twenty random orders, on both nodes, some deleted and created anew on the way, some seen
 /// twice: always the same rows.
@@ -299,4 +259,59 @@ fn what_cannot_be_used_is_told_once() {
         "{:?}",
         zone.service_warnings
     );
+}
+
+/// With the flag for templates node ports are served at variables, once for all nodes, except where the policy or
+/// affinity makes nodes differ; without it the variables go again.
+#[test]
+fn node_ports_at_template_variables() {
+    let mut zone = zone();
+    let node = objects::node("node1", 1, &["10.244.0.0/24"]);
+    zone.nodes.insert("node1".into(), objects::with_gateway(node, 1, true, &["192.0.2.1/24"]));
+    let port = json!([{"name": "http", "port": 80, "nodePort": 30080}]);
+    let mut plain = json!({"type": "NodePort", "clusterIP": "10.96.0.9", "ports": port});
+    zone.services.insert(PodKey::new("shop", "web"), service("web", plain.clone()));
+    plain["externalTrafficPolicy"] = json!("Local");
+    plain["ports"][0]["nodePort"] = json!(30081);
+    plain["clusterIP"] = json!("10.96.0.10");
+    zone.services.insert(PodKey::new("shop", "kept"), service("kept", plain));
+    for name in ["web", "kept"] {
+        let slice = slice(name, name, 8080, &[("10.244.0.3", "node1"), ("172.18.0.1", "node1")]);
+        zone.slices.insert(key(&slice), slice);
+    }
+    zone.templates = true;
+    zone.start();
+    zone.settle();
+    let balancer = |zone: &Zone, name: &str| {
+        zone.nb
+            .rows("Load_Balancer")
+            .into_iter()
+            .find(|row| row.str("name") == Some(name))
+            .expect("a load balancer")
+    };
+    let switch = balancer(&zone, "Service_shop/web_TCP_node_switch_template_IPv4");
+    let router = balancer(&zone, "Service_shop/web_TCP_node_router_template_IPv4");
+    assert_eq!(
+        (switch.key("options", "template"), switch.key("options", "address-family")),
+        (Some("true"), Some("ipv4"))
+    );
+    for variable in ["^NODEIP_IPv4_0:30080", "^NODEIP_IPv4_1:30080"] {
+        assert_eq!(switch.key("vips", variable), Some("10.244.0.3:8080,172.18.0.1:8080"));
+        assert_eq!(router.key("vips", variable), Some("10.244.0.3:8080,169.254.169.2:8080"));
+    }
+    let variables = &zone.nb.rows("Chassis_Template_Var")[0];
+    assert_eq!(variables.key("variables", "NODEIP_IPv4_0"), Some("172.18.0.1"));
+    assert_eq!(variables.key("variables", "NODEIP_IPv4_1"), Some("192.0.2.1"));
+    let local = balancer(&zone, "Service_shop/kept_TCP_node_local_router_node1");
+    assert_eq!(local.key("vips", "192.0.2.1:30081"), Some("10.244.0.3:8080,169.254.169.2:8080"));
+    // The same controller once more writes nothing; without the flag all of it goes.
+    let ops = zone.nb.ops;
+    zone.start();
+    zone.settle();
+    assert_eq!(zone.nb.ops, ops);
+    zone.templates = false;
+    zone.start();
+    zone.settle();
+    assert!(zone.nb.rows("Chassis_Template_Var").is_empty());
+    balance::check(&zone);
 }

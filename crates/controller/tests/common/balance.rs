@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use kapi::annotations::GatewayConfig;
+use kapi::annotations::{GatewayConfig, GatewayMode};
 use kapi::{EndpointSlice, Protocol, Service, ServiceType};
 use ovsdb::Row;
 
@@ -33,6 +33,7 @@ pub(crate) fn expected(zone: &Zone) -> BTreeMap<Vip, Answer> {
     let mut all = BTreeMap::new();
     let Some(node) = zone.nodes.get(zone.local()) else { return all };
     let gateway = GatewayConfig::parse(&node.metadata).expect("a readable gateway");
+    let gateway = gateway.filter(|gateway| gateway.mode != GatewayMode::Disabled);
     let host: Vec<IpAddr> = match gateway.as_ref().is_some_and(|gateway| gateway.node_port) {
         true => kapi::annotations::parse_host_cidrs(&node.metadata)
             .expect("readable host addresses")

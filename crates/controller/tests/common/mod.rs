@@ -3,6 +3,7 @@
 #![expect(dead_code, reason = "each test binary uses its own part")]
 
 pub(crate) mod balance;
+pub(crate) mod clients;
 pub(crate) mod database;
 pub(crate) mod dice;
 pub(crate) mod objects;

@@ -54,6 +54,8 @@ pub(crate) struct Zone {
     pub(crate) refusals: Vec<String>,
     /// Keys in one transaction at the most: small values show every intermediate state.
     pub(crate) batch: usize,
+    /// Whether load balancers for node ports use template variables.
+    pub(crate) templates: bool,
     local: String,
     dual: bool,
 }
@@ -81,6 +83,7 @@ impl Zone {
             policy_warnings: Vec::new(),
             refusals: Vec::new(),
             batch: 500,
+            templates: false,
             local: local.into(),
             dual,
         }
@@ -88,11 +91,9 @@ impl Zone {
 
     /// A controller that starts, or starts again after a crash: nothing is known, nothing is on its way.
     pub(crate) fn start(&mut self) {
-        self.core = Core::with_batch(
-            objects::settings(&self.local, self.dual),
-            objects::cluster(self.dual),
-            self.batch,
-        );
+        let mut settings = objects::settings(&self.local, self.dual);
+        settings.service_templates = self.templates;
+        self.core = Core::with_batch(settings, objects::cluster(self.dual), self.batch);
         self.queues.clear();
         self.transactions.clear();
         self.patches.clear();
