@@ -15,6 +15,9 @@ use world::{Key, RuleKey};
 use crate::settings::Settings;
 use crate::table::{self, Table};
 
+/// Owner type of the rules that say who may use a load balancer's addresses.
+pub(crate) const SOURCE_RANGES: &str = "ServiceSourceRanges";
+
 /// Looks rows up while an owner is determined.
 pub trait Lookup {
     /// The row of `table` with this UUID.
@@ -102,6 +105,10 @@ pub fn owner(table: Table, row: &Row, settings: &Settings, lookup: &dyn Lookup) 
         table::ACL => match external_id(row, names::OWNER_TYPE)? {
             "NetpolDefault" => Some(Key::Cluster),
             "NetpolNode" => external_id(row, names::OBJECT_NAME).map(|node| node_key(node, local)),
+            SOURCE_RANGES => {
+                let (namespace, name) = external_id(row, names::OBJECT_NAME)?.split_once(':')?;
+                Some(Key::Service(ServiceKey::new(namespace, name)))
+            }
             owner => policy_owner_of(row, owner),
         },
         table::ADDRESS_SET => match external_id(row, names::OWNER_TYPE)? {

@@ -10,6 +10,7 @@
 //!
 //! The database is this zone's and the zone is one node, so all of them are for the node itself.
 
+mod ranges;
 mod rules;
 mod site;
 
@@ -33,6 +34,7 @@ pub(crate) fn rows(world: &World, settings: &Settings, node: &NodeState, key: &S
     let mut desired = Desired::default();
     let Some(view) = world.service_view(key) else { return desired };
     let site = Site::new(settings, node);
+    ranges::add(&mut desired, view.service, node);
     for protocol in Protocol::ALL {
         let rules = Rules::of(&view, protocol, settings, &site);
         let balancers = Balancers { settings, site: &site, service: view.service, protocol };

@@ -69,8 +69,10 @@ impl World {
 
 /// Whether a change of this zone's node can change what services want.
 pub(crate) fn concerned(old: &NodeState, new: &NodeState) -> bool {
-    let view = |node: &NodeState| {
-        (node.gateway.clone(), node.host_cidrs.clone(), node.zone.clone(), node.chassis.clone())
-    };
-    view(old) != view(new)
+    let same = old.gateway == new.gateway
+        && old.host_cidrs == new.host_cidrs
+        && old.zone == new.zone
+        && old.chassis == new.chassis
+        && old.subnets == new.subnets;
+    !same
 }

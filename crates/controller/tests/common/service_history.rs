@@ -99,6 +99,7 @@ fn service(dice: &mut Dice, number: usize) -> Service {
             "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": timeout}},
             "externalTrafficPolicy": if kind != "ClusterIP" && dice.roll(2) == 0 { "Local" } else { "Cluster" },
             "internalTrafficPolicy": if dice.roll(3) == 0 { "Local" } else { "Cluster" },
+            "loadBalancerSourceRanges": if dice.roll(5) == 0 { json!(["192.0.2.0/24"]) } else { json!([]) },
             "publishNotReadyAddresses": dice.roll(6) == 0},
         "status": {"loadBalancer": {"ingress": [{"ip": format!("203.0.113.{number}")}]}}});
     serde_json::from_value(json).expect("a Service")
