@@ -1,4 +1,4 @@
-//! The pods of this node between controller, CNI server and metrics.
+//! Pods of this node, and services, between controller, node agent and metrics.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,10 +6,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use controller::{Event, Progress};
 use kapi::annotations::PodNetwork;
-use kapi::{EndpointSlice, Pod, PodKey, Service, ServiceKey};
+use kapi::{Pod, PodKey, ServiceKey};
 use node::board::{PodBoard, PodView};
 use node::cni::Stage;
 use node::kube_feed::apply_pod;
+use node::services::{HostService, ServiceBoard};
+use service::{Place, Services};
 use telemetry::Metrics;
 use telemetry::metrics::{PodStage, ResourceEvent};
 
@@ -17,6 +19,8 @@ use telemetry::metrics::{PodStage, ResourceEvent};
 pub(crate) struct Pods {
     node: String,
     board: PodBoard,
+    /// Where the node agent in this process hears of services.
+    services: Option<ServiceBoard>,
     metrics: Metrics,
     progress: Mutex<Option<Progress>>,
     bad: Mutex<BTreeSet<PodKey>>,
@@ -24,10 +28,11 @@ pub(crate) struct Pods {
 }
 
 impl Pods {
-    pub(crate) fn new(node: &str, board: PodBoard, metrics: Metrics) -> Pods {
+    pub(crate) fn new(node: &str, board: PodBoard, services: Option<ServiceBoard>, metrics: Metrics) -> Pods {
         Pods {
             node: node.to_owned(),
             board,
+            services,
             metrics,
             progress: Mutex::default(),
             bad: Mutex::default(),
@@ -63,9 +68,15 @@ impl controller::Observer for Pods {
         apply_pod(&self.board, &self.node, &mut bad, change.clone());
     }
 
-    fn services(&self, _: &kube_io::Change<Service>) {}
-
-    fn slices(&self, _: &kube_io::Change<EndpointSlice>) {}
+    fn services(&self, table: &Services, changed: &[ServiceKey]) {
+        let Some(board) = &self.services else { return };
+        // Which endpoints are near matters to load balancers only.
+        let place = Place { node: &self.node, zone: None };
+        for key in changed {
+            board.set(key.clone(), HostService::of(table, key, place));
+        }
+        board.set_complete();
+    }
 
     fn programmed(&self, _: &ServiceKey, took: Duration, triggers: &[SystemTime]) {
         self.metrics.services.programmed(took, triggers, SystemTime::now());

@@ -9,8 +9,6 @@ use anyhow::Context;
 use config::Config;
 use kube_io::Kube;
 use net::Family;
-use node::board::PodBoard;
-use node::services::ServiceBoard;
 use telemetry::Telemetry;
 use tokio_util::sync::CancellationToken;
 
@@ -71,8 +69,9 @@ async fn zone(
     let (controller, agent) = (config.roles.ovnkube_controller.as_deref(), config.roles.node.as_deref());
     let Some(name) = controller.or(agent) else { return Ok(()) };
     let kube = Kube::connect(settings::kube(config, "ovnkube", name)).await?;
-    let board = PodBoard::new();
-    let pods = Arc::new(Pods::new(name, board.clone(), telemetry.metrics.clone()));
+    let boards = node::Boards::default();
+    let services = agent.is_some().then(|| boards.services.clone());
+    let pods = Arc::new(Pods::new(name, boards.pods.clone(), services, telemetry.metrics.clone()));
     if let Some(name) = controller {
         roles.push(network_controller(config, name, kube.clone(), pods.clone(), telemetry, stop));
     }
@@ -85,7 +84,6 @@ async fn zone(
         let hooks = node::Hooks { observer: Some(pods), kube_auth: settings::kube_auth(config) };
         roles.push(Box::pin(ready_time(status.clone(), telemetry.clone(), stop.clone())));
         let stop = stop.clone();
-        let boards = node::Boards { pods: board, services: ServiceBoard::new() };
         roles.push(Box::pin(async move {
             node::run(settings, kube, boards, hooks, status, stop).await.context("node agent")
         }));

@@ -164,6 +164,7 @@ pub(crate) fn node(config: &Config, name: &str) -> node::Settings {
     };
     settings.unprivileged = config.process.unprivileged_mode;
     settings.watch_pods = config.roles.ovnkube_controller.is_none();
+    settings.watch_services = settings.watch_pods;
     settings
 }
 

@@ -111,14 +111,8 @@ pub async fn run(options: Options, kube: Kube, observer: Arc<dyn Observer>) -> R
             }
             Some(change) = nodes.next() => driver.node(change),
             Some(change) = namespaces.next() => driver.namespace(change),
-            Some(change) = services.next() => {
-                driver.observer.services(&change);
-                driver.service(change);
-            }
-            Some(change) = slices.next() => {
-                driver.observer.slices(&change);
-                driver.slice(change);
-            }
+            Some(change) = services.next() => driver.service(change),
+            Some(change) = slices.next() => driver.slice(change),
             Some(change) = network_policies.next() => driver.network_policy(change),
             Some(change) = admin_policies.next() => driver.admin_policy(change),
             Some(change) = baseline_policies.next() => driver.baseline_policy(change),
@@ -327,6 +321,7 @@ impl Driver {
                 let key = ObjectKey { namespace: key.namespace().into(), name: key.name().into(), uid };
                 self.kube.event(ObjectRef::from_key::<Service>(&key), Severity::Warning, reason, message);
             }
+            Output::ServicesChanged(keys) => self.observer.services(self.core.world().services(), &keys),
             Output::Programmed { key, took, triggers } => self.observer.programmed(&key, took, &triggers),
             Output::Report { id, uid, condition } => {
                 let work =

@@ -216,6 +216,8 @@ pub enum Output {
         /// Cause and cure.
         message: String,
     },
+    /// These services changed, appeared or went; the first time all there are. Never before all are known.
+    ServicesChanged(Vec<ServiceKey>),
     /// The Northbound database holds what changes of a service asked for.
     Programmed {
         /// The service.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kapi::annotations::PodNetwork;
-use kapi::{EndpointSlice, Pod, PodKey, Service, ServiceKey};
+use kapi::{Pod, PodKey, ServiceKey};
+use service::Services;
 
 use crate::core::Progress;
 
@@ -26,11 +27,8 @@ pub trait Observer: Send + Sync {
     /// The feed of this node's pods, as it comes from the API server.
     fn pods(&self, change: &kube_io::Change<Pod>);
 
-    /// The feed of Services, as it comes from the API server.
-    fn services(&self, change: &kube_io::Change<Service>);
-
-    /// The feed of EndpointSlices, as it comes from the API server.
-    fn slices(&self, change: &kube_io::Change<EndpointSlice>);
+    /// These services changed, appeared or went; the first time all there are, which are in the table.
+    fn services(&self, table: &Services, changed: &[ServiceKey]);
 
     /// Changes of a service are in the Northbound database: `took` since they were heard of; `triggers` are the
     /// times of what made its EndpointSlices change.

@@ -139,9 +139,10 @@ impl Core {
         self.mark_all(Db::Nb);
         let keys: Vec<ServiceKey> =
             self.world.services().services().map(|service| service.key.clone()).collect();
-        for key in keys {
-            self.tell_service(&key, out);
+        for key in &keys {
+            self.tell_service(key, out);
         }
+        out.push(Output::ServicesChanged(keys));
     }
 
     fn services_changed(
@@ -159,6 +160,9 @@ impl Core {
         }
         for key in changed {
             self.tell_service(key, out);
+        }
+        if !changed.is_empty() {
+            out.push(Output::ServicesChanged(changed.to_vec()));
         }
     }
 

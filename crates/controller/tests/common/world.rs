@@ -239,6 +239,7 @@ impl Zone {
                 Output::WarnNamespace { .. }
                 | Output::Decided { .. }
                 | Output::Waiting { .. }
+                | Output::ServicesChanged(_)
                 | Output::Settled { .. } => {}
             }
         }

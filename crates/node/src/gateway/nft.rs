@@ -41,6 +41,7 @@ pub fn desired(settings: &Settings, inputs: &Inputs) -> Table {
     }
     service_maps(&mut table);
     service_chains(&mut table);
+    refusals(&mut table);
     if settings.gateway.egress_ip {
         egress_ip(&mut table, settings, &inputs.port);
     }
@@ -236,6 +237,51 @@ fn service_chains(table: &mut Table) {
     );
 }
 
+/// Services without endpoints are refused before anything else is done about them.
+fn refusals(table: &mut Table) {
+    let mut matches = Vec::new();
+    for family in BOTH {
+        let (ip, suffix, kind) = family_words(family);
+        let name = format!("refused-services-{suffix}");
+        matches.push(format!("{ip} daddr . meta l4proto . th dport @{name}"));
+        table.sets.push(Set::plain(
+            name,
+            format!("{kind} . {PROTOCOL_PORT}"),
+            format!("{} addresses of services without endpoints", family.name()),
+        ));
+    }
+    matches.push("fib daddr type local meta l4proto . th dport @refused-nodeports".to_owned());
+    table.sets.push(Set::plain(
+        "refused-nodeports",
+        PROTOCOL_PORT,
+        "NodePorts of services without endpoints",
+    ));
+    let rules = matches.iter().flat_map(|matches| {
+        [format!("{matches} meta l4proto tcp reject with tcp reset"), format!("{matches} reject")]
+    });
+    let rules = rules.collect();
+    table.chains.push(Chain {
+        name: "services-refused".into(),
+        comment: Some("Refusal of services without endpoints".into()),
+        hook: None,
+        rules,
+    });
+    for hook in ["prerouting", "output"] {
+        table.chains.push(Chain {
+            name: format!("services-refused-{hook}"),
+            comment: None,
+            hook: Some(Hook::new("filter", hook, "mangle")),
+            rules: vec!["jump services-refused".to_owned()],
+        });
+    }
+}
+
+/// Whether the table of the reference has no such set or chain.
+#[cfg(test)]
+pub(crate) fn is_addition(block: &str) -> bool {
+    block.contains(" refused-") || block.contains(" services-refused")
+}
+
 /// Whatever the host sends to pods comes from the management port's address, so that replies come back through it.
 fn management_port(table: &mut Table, port: &Facts) {
     let mut rules = vec![
@@ -386,7 +432,8 @@ mod tests {
         for (name, block) in &recorded {
             assert_eq!(ours.get(name), Some(block), "{name}");
         }
-        assert_eq!(ours.keys().collect::<Vec<_>>(), recorded.keys().collect::<Vec<_>>());
+        let ours = ours.keys().filter(|name| !is_addition(name));
+        assert_eq!(ours.collect::<Vec<_>>(), recorded.keys().collect::<Vec<_>>());
     }
 
     #[test]

@@ -232,6 +232,9 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("icmpv6 code no-route", "icmpv6 code 0"),
     ("sctp } meta nfproto ipv4 redirect", "sctp } redirect"),
     ("sctp } meta nfproto ipv6 redirect", "sctp } redirect"),
+    ("reject with icmp port-unreachable", "reject"),
+    ("reject with icmpv6 port-unreachable", "reject"),
+    ("reject with icmpx port-unreachable", "reject"),
     ("hook output priority dstnat;", "hook output priority -100;"),
 ];
 

@@ -12,7 +12,7 @@ use service::Port;
 use super::Ports;
 use super::flows::{Flow, Vlan, Words, words};
 use crate::services::host_service::HostService;
-use crate::services::wants::{Context, external_ips, host_port};
+use crate::services::wants::{Context, external_ips, host_port, is_refused};
 
 /// Priority of the flows in table 0.
 const PRIORITY: u16 = 110;
@@ -74,6 +74,7 @@ pub(crate) fn desired(context: &Context, bridge: &BridgeContext, wanted: &HostSe
                 family,
                 protocol: family_protocol(port, family),
                 host,
+                refused: is_refused(wanted, endpoints, family),
             };
             plan.node_port(&mut out, port);
             plan.external(&mut out, port);
@@ -98,6 +99,8 @@ struct Plan<'a> {
     protocol: String,
     /// The endpoint that is the host itself, for traffic that must stay here.
     host: Option<SocketAddr>,
+    /// There is no endpoint anywhere, and the host's firewall refuses.
+    refused: bool,
 }
 
 impl Plan<'_> {
@@ -132,7 +135,9 @@ impl Plan<'_> {
             let arrives = format!("{protocol},in_port={uplink},{dst}={ip},tp_dst={number}");
             let start = out.len();
             if !self.to_host(out, cookie, &arrives) {
-                if self.shared {
+                if self.shared && self.refused {
+                    out.push(self.flow(cookie, arrives, self.as_usual()));
+                } else if self.shared {
                     let (patch, mac) = (self.bridge.ports.patch, self.bridge.mac);
                     out.push(self.flow(cookie, arrives, format!("output:{patch}")));
                     let answers =

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use kapi::ServiceKey;
+use net::Family;
 use service::{Backend, Place, Service, Services};
 
 use super::wants::lingers;
@@ -25,8 +26,17 @@ pub struct HostService {
 pub struct Endpoints {
     /// Those on this node.
     pub local: Box<[SocketAddr]>,
+    /// Families with an endpoint anywhere.
+    pub families: [bool; 2],
     /// All of them, for protocols whose connections must be forgotten when one goes; else empty.
     pub all: Box<[SocketAddr]>,
+}
+
+impl Endpoints {
+    /// Whether there is an endpoint of a family anywhere.
+    pub fn any(&self, family: Family) -> bool {
+        self.families[usize::from(family == Family::V6)]
+    }
 }
 
 impl HostService {
@@ -43,6 +53,10 @@ impl HostService {
                 true => addresses(&port.local),
                 false => Box::default(),
             },
+            families: [Family::V4, Family::V6].map(|family| {
+                let mut all = port.cluster.iter().chain(&port.local);
+                all.any(|backend| backend.family() == family)
+            }),
             all: match lingers(port.port.protocol) {
                 true => {
                     let both = [addresses(&port.cluster), addresses(&port.local)].concat();

@@ -175,7 +175,9 @@ fn firewall_of_both_nodes_as_recorded() {
         for (name, block) in &recorded {
             assert_eq!(ours.get(name), Some(block), "node{number} {name}");
         }
-        assert_eq!(ours.len(), recorded.len());
+        assert_eq!(ours.keys().filter(|name| !nft::is_addition(name)).count(), recorded.len());
+        // The difference: services without endpoints are refused by the host.
+        assert!(ours["set refused-services-v4"].contains("10.96.10.3 . tcp . 80"));
     }
 }
 

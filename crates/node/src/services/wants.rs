@@ -5,6 +5,7 @@
 //! | `nodeports`, `external-ips` | every node port and external address | the cluster address |
 //! | `…-etp-local` | those that must stay on the node | the node port at an address of OVN's that has only local endpoints |
 //! | `mgmtport-no-snat-…` | what takes that way | keeps the client's address |
+//! | `refused-services`, `refused-nodeports` | addresses without any endpoint | a refusal at once |
 //! | `itp-services-to-mark` | cluster addresses that must stay on the node | the management port, by a mark |
 //! | `itp-services-to-redirect` | the same where the endpoint is the host itself | its port |
 
@@ -58,6 +59,9 @@ const MARK: [SetName; 2] = [SetName("itp-services-to-mark-v4"), SetName("itp-ser
 const REDIRECT: [SetName; 2] =
     [SetName("itp-services-to-redirect-v4"), SetName("itp-services-to-redirect-v6")];
 
+const REFUSED: [SetName; 2] = [SetName("refused-services-v4"), SetName("refused-services-v6")];
+const REFUSED_PORTS: SetName = SetName("refused-nodeports");
+
 fn of(names: [SetName; 2], family: Family) -> SetName {
     match family {
         Family::V4 => names[0],
@@ -71,6 +75,9 @@ pub(crate) fn firewall(context: &Context, wanted: &HostService) -> Firewall {
     for (port, endpoints) in wanted.service.ports.iter().zip(&wanted.ports) {
         for cluster_ip in &wanted.service.cluster_ips {
             let plan = Plan { context, wanted, port, endpoints, cluster_ip: *cluster_ip };
+            if is_refused(wanted, endpoints, plan.family()) {
+                plan.refused(&mut out);
+            }
             if wanted.service.internal_local {
                 plan.internal(&mut out);
             }
@@ -114,6 +121,23 @@ impl Plan<'_> {
     /// gateway bridge takes care of it.
     fn stays(&self) -> bool {
         self.wanted.service.external_local && self.on_host().is_none()
+    }
+
+    /// OVN's router refuses too, but in the name of the node, which no client takes for the service's answer.
+    fn refused(&self, out: &mut Firewall) {
+        let family = self.family();
+        out.elements.push(((of(REFUSED, family), self.key(self.cluster_ip)), None));
+        if !self.context.node_ports {
+            return;
+        }
+        for ip in external_ips(self.wanted).filter(|ip| Family::of(*ip) == family) {
+            out.elements.push(((of(REFUSED, family), self.key(ip)), None));
+        }
+        let nowhere = !self.endpoints.any(Family::V4) && !self.endpoints.any(Family::V6);
+        if let Some(number) = self.port.node_port.filter(|_| nowhere) {
+            let key = format!("{} . {number}", self.port.protocol.lower());
+            out.elements.push(((REFUSED_PORTS, key), None));
+        }
     }
 
     fn internal(&self, out: &mut Firewall) {
@@ -188,6 +212,11 @@ impl Plan<'_> {
             out.elements.push(((of(KEEP_SERVICES, family), key), None));
         }
     }
+}
+
+/// Whether nobody can answer for a port, anywhere. An idle service is woken by the packets that OVN sees.
+pub(crate) fn is_refused(wanted: &HostService, endpoints: &Endpoints, family: Family) -> bool {
+    !endpoints.any(family) && !wanted.service.idled
 }
 
 /// Addresses by which clients outside reach a service.

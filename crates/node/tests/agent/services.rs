@@ -76,6 +76,8 @@ fn services_of_every_kind_are_written_as_recorded_and_leave_nothing_behind() {
         let recorded = elements(include_str!("../data/services1.nft.txt"));
         assert!(recorded.len() > 5, "{recorded:?}");
         let sorted = |mut list: Vec<(String, BTreeSet<String>)>| {
+            // The difference: services without endpoints are refused by the host.
+            list.retain(|(name, _)| !name.starts_with("refused-"));
             list.sort();
             list
         };

@@ -110,7 +110,8 @@ pub(crate) fn steady(target: &str, rate: usize, timeout: Duration) -> Result<Str
 fn class(error: &anyhow::Error) -> &'static str {
     let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
     match kind {
-        Some(ErrorKind::ConnectionRefused) => "refused",
+        // The second is what a firewall on the way out says.
+        Some(ErrorKind::ConnectionRefused | ErrorKind::PermissionDenied) => "refused",
         Some(ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::UnexpectedEof) => "reset",
         Some(ErrorKind::TimedOut | ErrorKind::WouldBlock) => "silent",
         Some(ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable) => "unreachable",
