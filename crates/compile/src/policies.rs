@@ -107,9 +107,11 @@ pub(crate) fn groups_of(world: &World, key: &PodKey) -> Vec<RowId> {
     groups
 }
 
-/// Whether policies go by namespaces' labels and the pod's namespace is not known.
+/// Whether policies go by namespaces' labels and the pod, which is there, is of a namespace that is not known.
 pub(crate) fn lack_namespace(world: &World, key: &PodKey) -> bool {
-    world.policies().go_by_namespace_labels() && !world.has_namespace(&key.namespace)
+    world.pod(key).is_some()
+        && world.policies().go_by_namespace_labels()
+        && !world.has_namespace(&key.namespace)
 }
 
 fn group_ids(id: &PolicyId) -> ObjectIds {
