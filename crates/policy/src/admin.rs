@@ -110,7 +110,8 @@ fn pods(namespaces: &Option<LabelSelector>, pods: &Option<kapi::NamespacedPods>)
         (None, Some(both)) => (both.namespace_selector.clone(), Some(both.pod_selector.clone())),
         _ => return None,
     };
-    Some(Selection { namespaces: Namespaces::Labelled(namespaces), pods, host_pods: false, nodes: false })
+    let namespaces = Namespaces::Labelled(namespaces);
+    Some(Selection { namespaces, pods, host_pods: false, nodes: false }.normal())
 }
 
 struct Place {

@@ -16,7 +16,8 @@ impl From<&NetworkPolicy> for Policy {
             pods: Some(spec.pod_selector.clone()),
             host_pods: false,
             nodes: false,
-        };
+        }
+        .normal();
         let mut policy = Policy::empty(Kind::NetworkPolicy, meta, Tier::Network, subject);
         policy.stateless = meta.annotation(ACL_STATELESS) == Some("true");
         let mut problems = Vec::new();
@@ -125,7 +126,7 @@ impl Reader<'_> {
         };
         match selection.problem() {
             Some(problem) => Err(problem),
-            None => Ok(Peer::Pods(selection)),
+            None => Ok(Peer::Pods(selection.normal())),
         }
     }
 

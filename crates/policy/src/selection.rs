@@ -56,6 +56,17 @@ impl Selection {
         text
     }
 
+    /// The form all selections have that differ only in the order of what they say, so that equal ones compare equal.
+    pub(crate) fn normal(mut self) -> Selection {
+        if let Namespaces::Labelled(selector) = &mut self.namespaces {
+            sort(selector);
+        }
+        if let Some(selector) = &mut self.pods {
+            sort(selector);
+        }
+        self
+    }
+
     /// Why the selection does not mean anything, if so. It selects nothing then.
     pub(crate) fn problem(&self) -> Option<String> {
         let namespaces = match &self.namespaces {
@@ -64,6 +75,13 @@ impl Selection {
         };
         namespaces.or_else(|| self.pods.as_ref()?.problem())
     }
+}
+
+fn sort(selector: &mut LabelSelector) {
+    for requirement in &mut selector.match_expressions {
+        requirement.values.sort();
+    }
+    selector.match_expressions.sort();
 }
 
 /// Members are sorted: selectors that differ only in the order of what they say are the same.

@@ -444,7 +444,16 @@ impl Zone {
         let (nb_ops, sb_ops) = (again.nb.ops, again.sb.ops);
         again.start();
         again.settle();
-        assert_eq!((again.nb.ops, again.sb.ops), (nb_ops, sb_ops), "a second controller writes");
+        if (again.nb.ops, again.sb.ops) != (nb_ops, sb_ops) {
+            let (was, is) = (text(&self.nb), text(&again.nb));
+            let gone = was.iter().filter(|(name, row)| is.get(*name) != Some(row));
+            let new = is.iter().filter(|(name, row)| was.get(*name) != Some(row));
+            panic!(
+                "a second controller writes: {:#?}\ninstead of {:#?}",
+                new.collect::<Vec<_>>(),
+                gone.collect::<Vec<_>>()
+            );
+        }
         let mut empty = Zone::new(&self.local, self.dual);
         empty.nodes = self.nodes.clone();
         empty.namespaces = self.namespaces.clone();

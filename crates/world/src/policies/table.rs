@@ -114,9 +114,12 @@ impl Policies {
 
     /// Whether the selection takes in the nodes, because it selects the namespace that stands for them.
     pub fn adds_nodes(&self, selection: &Selection) -> bool {
-        let host = self.host_namespace.as_ref().filter(|_| selection.nodes);
-        host.and_then(|name| Some((name, self.namespaces.get(name)?)))
-            .is_some_and(|(name, state)| selection.matches_namespace(name, &state.labels))
+        let Some(host) = self.host_namespace.as_ref().filter(|_| selection.nodes) else { return false };
+        match (&selection.namespaces, self.namespaces.get(host)) {
+            (Namespaces::Named(name), _) => name == host,
+            (Namespaces::Labelled(selector), Some(state)) => selector.matches(&state.labels),
+            (Namespaces::Labelled(_), None) => false,
+        }
     }
 
     pub(crate) fn set_host_namespace(&mut self, name: &str) {
