@@ -98,7 +98,7 @@ fn selected(world: &World, settings: &Settings, selection: &Selection) -> Vec<Ip
 fn node_addresses(world: &World, settings: &Settings) -> Vec<IpAddr> {
     let mut addresses = Vec::new();
     for node in world.usable_nodes() {
-        let management: Dual<Option<IpAddr>> = node.subnets.map(|subnet| nth_address(&subnet, 2));
+        let management: Dual<Option<IpAddr>> = node.subnets.map(|subnet| nth_address(subnet, 2));
         addresses.extend(management.iter().flatten());
         let join = node.id.map(|id| settings.numbered(&settings.join, id)).unwrap_or_default();
         addresses.extend(join.iter().map(IpNet::addr));

@@ -47,7 +47,7 @@ async fn nothing_is_missed_when_watches_break() {
                 assert_eq!(key, a.key());
                 break;
             }
-            Change::Down { .. } | Change::Up => {}
+            Change::Down { .. } | Change::Unserved | Change::Up => {}
             other => panic!("{other:?}"),
         }
     }
@@ -55,7 +55,7 @@ async fn nothing_is_missed_when_watches_break() {
     server.faults().expire_watches();
     loop {
         match next(&mut watch).await {
-            Change::Down { .. } | Change::Up => {}
+            Change::Down { .. } | Change::Unserved | Change::Up => {}
             change => {
                 assert_eq!(names(change), ["b"]);
                 break;

@@ -28,6 +28,7 @@ async fn next(watch: &mut Watch<Node>) -> String {
             format!("bad {}", key.name)
         }
         Change::Down { error } => format!("down {error}"),
+        Change::Unserved => "unserved".to_owned(),
         Change::Up => "up".to_owned(),
     }
 }
@@ -194,4 +195,30 @@ async fn silence_and_garbage_break_the_stream_and_it_comes_back() {
     assert_eq!(seen[2], "up");
     assert!(seen[3].contains("not a watch event"), "{seen:?}");
     assert_eq!(seen[4], "up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_the_server_does_not_know_is_told_once() {
+    let (kube, mut server) = fake::start();
+    let mut watch = kube.watch::<Node>(Scope::all());
+    let player = async {
+        for _ in 0..3 {
+            server.next().await.refuse(404, "NotFound", "the server could not find the requested resource");
+        }
+        let stream = server.next().await.stream();
+        stream.event("ADDED", node("a", "1"));
+        stream.bookmark("1", true);
+        stream
+    };
+    let consumer = async {
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            seen.push(next(&mut watch).await);
+        }
+        seen
+    };
+    let (_stream, seen) = tokio::join!(player, consumer);
+    assert_eq!(seen[0], "unserved");
+    assert!(seen[1].starts_with("down "), "{seen:?}");
+    assert_eq!(seen[2], "snapshot a");
 }
