@@ -66,6 +66,16 @@ pub fn cluster(seed: u64, shape: Shape) -> Vec<Value> {
     objects
 }
 
+/// Random policies of all kinds for objects that exist.
+pub fn policies(dice: &mut Dice, shape: Shape, objects: &[Value]) -> Vec<Value> {
+    policies::policies(dice, shape, objects)
+}
+
+/// Random labels as the selectors of random policies look at them: of a namespace, or of a pod.
+pub fn labels(dice: &mut Dice, of_namespace: bool) -> Value {
+    objects::labels(dice, if of_namespace { &["team", "env"] } else { &objects::KEYS })
+}
+
 /// Ports that connections are tried on: those the policies name, their neighbours, and others.
 pub const PORTS: [u16; 6] = [53, 79, 80, 81, 8080, 8443];
 

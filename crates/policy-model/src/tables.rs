@@ -148,7 +148,7 @@ pub fn objects(nodes: &[&str], command: impl Fn(&str, &str) -> Vec<String>) -> V
     }
     for namespace in NAMESPACES {
         for name in PODS {
-            let ports: Vec<Value> = PORTS
+            let mut ports: Vec<Value> = PORTS
                 .iter()
                 .flat_map(|port| PROTOCOLS.iter().map(move |protocol| (port, protocol)))
                 .map(|(port, protocol)| {
@@ -156,6 +156,12 @@ pub fn objects(nodes: &[&str], command: impl Fn(&str, &str) -> Vec<String>) -> V
                         "protocol": protocol.to_string().to_uppercase() })
                 })
                 .collect();
+            // And names that stand for something else at every other pod.
+            for (of, name) in ["http", "dns", "alt"].into_iter().enumerate() {
+                let protocol = PROTOCOLS[(at + of) % 3].to_string().to_uppercase();
+                let number = [53, 80, 81, 8080][(at + 2 * of) % 4];
+                ports.push(json!({ "name": name, "containerPort": number, "protocol": protocol }));
+            }
             objects.push(json!({ "apiVersion": "v1", "kind": "Pod",
                 "metadata": { "namespace": namespace, "name": name, "labels": { "pod": name } },
                 "spec": { "nodeName": nodes[at % nodes.len()], "terminationGracePeriodSeconds": 1,

@@ -1,0 +1,137 @@
+//! Network policies of all kinds with real packets on two nodes: the conformance tables, and random policies against the
+//! model of the APIs.
+//!
+//! `POLICY_CASES=all` plays every table over both families (else every fourth over IPv4); `POLICY_ROUNDS` is how many rounds of random policies (3),
+//! `POLICY_SEED` where their seeds begin (0), `POLICY_TRACES` how many connections of each round OVN is asked about with
+//! ovn-trace (20).
+
+#[path = "common/lab.rs"]
+#[allow(dead_code, reason = "each test file uses a part")]
+mod lab;
+#[path = "common/matrix.rs"]
+mod matrix;
+#[path = "common/trace.rs"]
+mod trace;
+
+use std::env;
+
+use anyhow::{Context, Result, ensure};
+use devcluster::{Families, api};
+use lab::run;
+use matrix::Lab;
+use policy_model::random::{self, Dice, Shape};
+use policy_model::tables::{self, Label};
+use policy_model::{Cluster, Party, Protocol, Traffic, verdict};
+use serde_json::Value;
+
+fn setting(name: &str, default: u64) -> Result<u64> {
+    env::var(name).ok().map_or(Ok(default), |text| text.parse().with_context(|| format!("{name}={text}")))
+}
+
+/// Every table with packets: what it says comes about, and only that.
+async fn play() -> Result<()> {
+    let (families, step_by) = match env::var("POLICY_CASES").as_deref() {
+        Ok("all") => (Families::Dual, 1),
+        _ => (Families::V4, 4),
+    };
+    let lab = Lab::start(families).await?;
+    let cluster = Cluster::new(&lab.objects().await?);
+    let (mut played, mut packets) = (0, 0);
+    for case in tables::cases(&cluster).into_iter().step_by(step_by) {
+        for (at, step) in case.steps.iter().enumerate() {
+            for policy in &step.delete {
+                api::delete(&lab.client(), policy).await?;
+            }
+            for policy in &step.apply {
+                api::apply(&lab.client(), policy).await?;
+            }
+            for Label { namespace, pod, key, value } in &step.labels {
+                lab.label(namespace, *pod, &serde_json::json!({ (*key): value })).await?;
+            }
+            let traffic = tables::traffic(&cluster);
+            packets += traffic.len();
+            lab.shows(&traffic, |one| step.expect.passes(one))
+                .await
+                .with_context(|| format!("{}, step {at}", case.name))?;
+        }
+        lab.delete_policies().await?;
+        played += 1;
+    }
+    println!("{played} tables, {packets} connections");
+    ensure!(played >= 20, "only {played} tables were played");
+    lab.stop().await
+}
+
+#[test]
+fn conformance_tables_with_packets() -> Result<()> {
+    run(play())
+}
+
+/// The connections that the pods here can open.
+fn can_be_tried(traffic: &Traffic) -> bool {
+    let is_here = |party: &Party| !matches!(party, Party::Address(_));
+    let is_pod = |party: &Party| matches!(party, Party::Pod(..));
+    traffic.protocol != Protocol::Icmp
+        && is_here(&traffic.from)
+        && is_here(&traffic.to)
+        && is_pod(&traffic.to)
+        // A pod's packets to itself do not leave it.
+        && traffic.from != traffic.to
+}
+
+async fn rounds() -> Result<()> {
+    let lab = Lab::start(Families::Dual).await?;
+    let first = setting("POLICY_SEED", 0)?;
+    let (mut packets, mut denied, mut traced) = (0, 0, 0);
+    for seed in first..first + setting("POLICY_ROUNDS", 3)? {
+        let mut dice = Dice::new(seed);
+        for namespace in tables::NAMESPACES {
+            lab.label(namespace, None, &random::labels(&mut dice, true)).await?;
+            for pod in tables::PODS {
+                lab.label(namespace, Some(pod), &random::labels(&mut dice, false)).await?;
+            }
+        }
+        let mut objects = lab.objects().await?;
+        let policies = random::policies(&mut dice, Shape::SMALL, &objects);
+        for policy in &policies {
+            api::apply(&lab.client(), policy).await?;
+        }
+        objects.extend(policies);
+        let cluster = Cluster::new(&objects);
+        let traffic: Vec<Traffic> =
+            random::traffic(&cluster).into_iter().filter(can_be_tried).collect();
+        let passes = |one: &Traffic| verdict(&cluster, one).is_some_and(|verdict| verdict.allowed());
+        lab.shows(&traffic, passes).await.with_context(|| format!("seed {seed}"))?;
+        packets += traffic.len();
+        denied += traffic.iter().filter(|one| !passes(one)).count();
+        let count = usize::try_from(setting("POLICY_TRACES", 20)?)?;
+        let between_pods: Vec<&Traffic> = traffic.iter().filter(|one| trace::can_be_traced(one)).collect();
+        for _ in 0..count {
+            let one = *dice.pick(&between_pods);
+            let told = trace::passes(&lab, &cluster, one).await.with_context(|| format!("{one}"))?;
+            ensure!(told == passes(one), "seed {seed}: ovn-trace says {told} of {one}");
+            traced += 1;
+        }
+        lab.delete_policies().await?;
+    }
+    println!("{packets} connections, {denied} of them denied; {traced} traces");
+    ensure!(denied > 0 && denied < packets, "{denied} of {packets} connections are denied");
+    lab.stop().await
+}
+
+#[test]
+fn random_policies_with_packets_and_traces() -> Result<()> {
+    run(rounds())
+}
+
+/// What kind of object a list of the API holds; the items of a list do not say.
+fn named(kind: &str, mut list: Value) -> Vec<Value> {
+    let items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    items
+        .into_iter()
+        .map(|mut item| {
+            item["kind"] = kind.into();
+            item
+        })
+        .collect()
+}
