@@ -2,8 +2,8 @@
 //! model of the APIs.
 //!
 //! `POLICY_CASES=all` plays every table over both families (else every fourth over IPv4); `POLICY_ROUNDS` is how many rounds of random policies (3),
-//! `POLICY_SEED` where their seeds begin (0), `POLICY_TRACES` how many connections of each round OVN is asked about with
-//! ovn-trace (20).
+//! `POLICY_SEED` where their seeds begin (0), `POLICY_PACKETS` how many connections are tried in each (700), and
+//! `POLICY_TRACES` about how many OVN is asked with ovn-trace (15).
 
 #[path = "common/lab.rs"]
 #[allow(dead_code, reason = "each test file uses a part")]
@@ -98,13 +98,16 @@ async fn rounds() -> Result<()> {
         }
         objects.extend(policies);
         let cluster = Cluster::new(&objects);
-        let traffic: Vec<Traffic> =
-            random::traffic(&cluster).into_iter().filter(can_be_tried).collect();
+        let mut traffic: Vec<Traffic> = random::traffic(&cluster).into_iter().filter(can_be_tried).collect();
+        let wanted = usize::try_from(setting("POLICY_PACKETS", 700)?)?;
+        while traffic.len() > wanted {
+            traffic.swap_remove(dice.below(traffic.len()));
+        }
         let passes = |one: &Traffic| verdict(&cluster, one).is_some_and(|verdict| verdict.allowed());
         lab.shows(&traffic, passes).await.with_context(|| format!("seed {seed}"))?;
         packets += traffic.len();
         denied += traffic.iter().filter(|one| !passes(one)).count();
-        let count = usize::try_from(setting("POLICY_TRACES", 20)?)?;
+        let count = usize::try_from(setting("POLICY_TRACES", 15)?)?;
         let between_pods: Vec<&Traffic> = traffic.iter().filter(|one| trace::can_be_traced(one)).collect();
         for _ in 0..count {
             let one = *dice.pick(&between_pods);
