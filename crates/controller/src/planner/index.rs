@@ -9,6 +9,8 @@ use compile::{Db, RowId, Settings, Table};
 use ovsdb::{Cache, Row, RowChange, Schema, Update, Uuid};
 use world::Key;
 
+use super::few::Few;
+
 use super::mentions::Mentions;
 
 /// A place where a row is listed: which of [`MEMBERSHIPS`], and the row that lists it.
@@ -21,22 +23,22 @@ pub struct Mirror {
     settings: Arc<Settings>,
     cache: Cache,
     known: HashMap<Uuid, Known>,
-    names: HashMap<Table, HashMap<String, BTreeSet<Uuid>>>,
-    owned: BTreeMap<Key, BTreeSet<(Table, Uuid)>>,
-    listed: HashMap<Uuid, BTreeSet<Listing>>,
+    names: HashMap<Table, HashMap<Arc<str>, Few<Uuid>>>,
+    owned: BTreeMap<Key, Few<(Table, Uuid)>>,
+    listed: HashMap<Uuid, Few<Listing>>,
     mentions: Mentions,
 }
 
 #[derive(Debug)]
 struct Known {
     table: Table,
-    name: Option<String>,
+    name: Option<Arc<str>>,
     owner: Option<Key>,
 }
 
 struct View<'a> {
     cache: &'a Cache,
-    listed: &'a HashMap<Uuid, BTreeSet<Listing>>,
+    listed: &'a HashMap<Uuid, Few<Listing>>,
 }
 
 impl Lookup for View<'_> {
@@ -134,7 +136,7 @@ impl Mirror {
 
     /// The row called `id`. Of several the one `key` owns already is taken, then the first.
     pub fn find(&self, id: &RowId, key: Option<&Key>) -> Option<Uuid> {
-        let candidates = self.names.get(&id.table)?.get(&id.name)?;
+        let candidates = self.names.get(&id.table)?.get(&*id.name)?;
         let owned = key.and_then(|key| self.owned.get(key));
         let is_owned = |uuid: &&Uuid| owned.is_some_and(|set| set.contains(&(id.table, **uuid)));
         candidates.iter().find(is_owned).or_else(|| candidates.first()).copied()
@@ -164,7 +166,7 @@ impl Mirror {
             if let Some(name) = self.learn(table, row)
                 && change.old.is_none()
             {
-                fresh.push(RowId::new(table, name));
+                fresh.push(RowId::new(table, &*name));
             }
         }
         // Whose a route is can follow from the router that lists it.
@@ -178,9 +180,9 @@ impl Mirror {
     }
 
     /// Files a row under its name and owner; returns the name.
-    fn learn(&mut self, table: Table, row: &Row) -> Option<String> {
+    fn learn(&mut self, table: Table, row: &Row) -> Option<Arc<str>> {
         let uuid = row.uuid();
-        let name = identity::name(table, row);
+        let name: Option<Arc<str>> = identity::name(table, row).map(Into::into);
         let view = View { cache: &self.cache, listed: &self.listed };
         let owner = identity::owner(table, row, &self.settings, &view);
         if let Some(name) = &name {

@@ -4,6 +4,7 @@
 //! by owner: rows asked for are inserted or corrected, rows of the owner nobody asks for go. Start-up, resync and
 //! the taking over of another implementation's rows are the same comparison.
 
+mod few;
 mod index;
 mod mentions;
 mod plan;
