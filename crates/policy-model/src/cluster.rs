@@ -229,7 +229,9 @@ impl Pod {
             }
             None => (in_status, Vec::new()),
         };
-        let containers = list(spec, "containers").iter();
+        // Containers that run before the others only count where they stay.
+        let stays = |container: &&Value| text(container, "restartPolicy") == Some("Always");
+        let containers = list(spec, "initContainers").iter().filter(stays).chain(list(spec, "containers"));
         let ports = containers.flat_map(|container| list(container, "ports")).filter_map(|port| {
             let protocol = Protocol::parse(text(port, "protocol").unwrap_or("TCP"))?;
             let name = text(port, "name")?.to_owned();

@@ -37,7 +37,10 @@ pub(crate) fn decide(cluster: &Cluster, question: &Question<'_>) -> Option<Decis
             // "If this field is empty or missing, this rule matches all sources" (or destinations, or ports).
             let peer_matches =
                 peers.is_empty() || peers.iter().any(|one| is_peer(cluster, namespace, one, &peer));
-            let port_matches = ports.is_empty() || ports.iter().any(|one| is_port(one, question));
+            let port_matches = ports.is_empty()
+                || ports.iter().any(|one| {
+                    is_port(one, question) || is_port_on_node(cluster, namespace, peers, one, question)
+                });
             if peer_matches && port_matches {
                 allowing.push(Rule { policy: name.clone(), direction, index });
             }
@@ -70,15 +73,7 @@ fn is_peer(cluster: &Cluster, own_namespace: &str, peer: &Value, end: &End<'_>) 
     if namespaces.is_none() && pods.is_none() {
         return false;
     }
-    let is_selected = |pod: &Pod| {
-        let in_namespace = match namespaces {
-            None => pod.namespace == own_namespace,
-            Some(selector) => {
-                cluster.namespaces.get(&pod.namespace).is_some_and(|labels| selects(selector, labels))
-            }
-        };
-        in_namespace && pods.is_none_or(|selector| selects(selector, &pod.labels))
-    };
+    let is_selected = |pod: &Pod| selects_pod(cluster, own_namespace, peer, pod);
     if let Some(pod) = end.pod.filter(|pod| pod.is_peer()) {
         return is_selected(pod);
     }
@@ -97,6 +92,17 @@ fn is_peer(cluster: &Cluster, own_namespace: &str, peer: &Value, end: &End<'_>) 
         }
     };
     all_pods && in_namespace && cluster.nodes.values().any(|node| node.seen_as.contains(&end.ip))
+}
+
+/// Whether the peer's selectors fit the pod's namespace and labels.
+fn selects_pod(cluster: &Cluster, own_namespace: &str, peer: &Value, pod: &Pod) -> bool {
+    let in_namespace = match get(peer, "namespaceSelector") {
+        None => pod.namespace == own_namespace,
+        Some(selector) => {
+            cluster.namespaces.get(&pod.namespace).is_some_and(|labels| selects(selector, labels))
+        }
+    };
+    in_namespace && get(peer, "podSelector").is_none_or(|selector| selects(selector, &pod.labels))
 }
 
 fn is_in_block(block: &Value, end: &End<'_>) -> bool {
@@ -119,6 +125,40 @@ fn is_port(wanted: &Value, question: &Question<'_>) -> bool {
             (first..=number(wanted, "endPort").unwrap_or(first)).contains(&port)
         }
     }
+}
+
+/// Pods on their node's network stand for their node's addresses, and so do their ports' names, where such a pod may be
+/// meant: the API leaves it open.
+fn is_port_on_node(
+    cluster: &Cluster,
+    own_namespace: &str,
+    peers: &[Value],
+    wanted: &Value,
+    question: &Question<'_>,
+) -> bool {
+    let Some(name) = text(wanted, "port").filter(|_| question.direction == Direction::Egress) else {
+        return false;
+    };
+    if Protocol::parse(text(wanted, "protocol").unwrap_or("TCP")) != Some(question.protocol) {
+        return false;
+    }
+    let is_meant = |pod: &Pod| {
+        let by_address = |peer: &Value| get(peer, "ipBlock").is_some();
+        peers.is_empty()
+            || peers.iter().any(by_address)
+            || peers.iter().any(|peer| {
+                get(peer, "podSelector").is_some() && selects_pod(cluster, own_namespace, peer, pod)
+            })
+    };
+    cluster.pods.values().any(|pod| {
+        pod.host_network
+            && !pod.finished
+            && pod.host_addresses.contains(&question.destination.ip)
+            && is_meant(pod)
+            && pod.ports.iter().any(|one| {
+                one.name == name && one.number == question.port && one.protocol == question.protocol
+            })
+    })
 }
 
 /// Whether a container of the destination calls the port by this name.

@@ -281,8 +281,7 @@ impl Cluster {
                 isolating.push(&policy.id);
             }
             let mut rules = policy.rules_of(direction);
-            let found =
-                rules.find(|rule| self.is_port(&rule.ports, to, traffic) && self.is_peer(&rule.peers, peer));
+            let found = rules.find(|rule| self.is_port(rule, to, traffic) && self.is_peer(&rule.peers, peer));
             let Some(rule) = found else { continue };
             match rule.action {
                 Action::Allow | Action::Deny => {
@@ -353,8 +352,8 @@ impl Cluster {
         selection.nodes && self.selects_namespace(selection, namespace) && from_node()
     }
 
-    fn is_port(&self, ports: &Ports, to: &End<'_>, traffic: Traffic) -> bool {
-        let ports = match ports {
+    fn is_port(&self, rule: &Rule, to: &End<'_>, traffic: Traffic) -> bool {
+        let ports = match &rule.ports {
             Ports::Any => return true,
             Ports::Of(ports) => ports,
         };
@@ -364,14 +363,44 @@ impl Cluster {
                 && match &port.numbers {
                     PortNumbers::All => true,
                     PortNumbers::Range(first, last) => (*first..=*last).contains(&number),
-                    PortNumbers::Named(name) => to.pod.is_some_and(|(_, pod)| {
-                        pod.ports.iter().any(|one| {
-                            one.name == *name && one.port == number && one.protocol == protocol.name()
-                        })
-                    }),
+                    PortNumbers::Named(name) => {
+                        let is = |pod: &PodView| {
+                            pod.ports.iter().any(|one| {
+                                one.name == *name && one.port == number && one.protocol == protocol.name()
+                            })
+                        };
+                        to.pod.is_some_and(|(_, pod)| is(pod)) || self.is_on_node(rule, to, is)
+                    }
                 }
         };
         ports.iter().any(matches)
+    }
+
+    /// Whether the destination is the address of a pod on its node's network, such as is looked for, that the rule may mean.
+    fn is_on_node(&self, rule: &Rule, to: &End<'_>, is: impl Fn(&PodView) -> bool) -> bool {
+        if rule.direction == Direction::Ingress || to.pod.is_some() {
+            return false;
+        }
+        let is_meant = |key: &PodKey, pod: &PodView| match &rule.peers {
+            Peers::Of(peers) if peers.iter().all(|peer| matches!(peer, Peer::Pods(_))) => {
+                peers.iter().any(|peer| match peer {
+                    Peer::Pods(selection) => {
+                        selection.host_pods
+                            && self.selects_namespace(selection, &key.namespace)
+                            && selection.matches_labels(&pod.labels)
+                    }
+                    _ => false,
+                })
+            }
+            _ => true,
+        };
+        self.pods.iter().any(|(key, pod)| {
+            pod.host_network
+                && !pod.finished
+                && to.ip.is_some_and(|ip| pod.addresses.contains(&ip))
+                && is(pod)
+                && is_meant(key, pod)
+        })
     }
 }
 

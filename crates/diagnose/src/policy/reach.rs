@@ -69,11 +69,3 @@ pub(crate) fn families(cluster: &Cluster, from: &Class, to: &Class) -> Vec<Optio
         (from, to) => from.into_iter().filter(|family| to.contains(family)).collect(),
     }
 }
-
-/// The parties to ask for two classes: two pods where the classes are one; none if it has only one pod.
-pub(crate) fn examples<'a>(from: &'a Class, to: &'a Class) -> Option<(&'a Party, &'a Party)> {
-    if from.example != to.example {
-        return Some((&from.example, &to.example));
-    }
-    Some((&from.example, from.second.as_ref()?))
-}

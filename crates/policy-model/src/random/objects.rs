@@ -10,6 +10,8 @@ pub(super) const KEYS: [&str; 3] = ["app", "tier", "pod"];
 pub(super) const VALUES: [&str; 3] = ["a", "b", "c"];
 /// Names of container ports; what they stand for differs from pod to pod.
 pub(super) const PORT_NAMES: [&str; 3] = ["http", "dns", "alt"];
+/// The same, and the name only containers that run first use.
+pub(super) const ALL_PORT_NAMES: [&str; 4] = ["http", "dns", "alt", "side"];
 pub(super) const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
 
 pub(super) fn objects(dice: &mut Dice, shape: Shape) -> Vec<Value> {
@@ -109,8 +111,21 @@ fn pod(dice: &mut Dice, shape: Shape, at: usize, number: usize, used: &mut usize
     let phase = if !finished { "Running" } else { *dice.pick(&["Succeeded", "Failed"]) };
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
         "spec": { "nodeName": format!("node{number}"), "hostNetwork": host_network,
-            "containers": containers(dice) },
+            "containers": containers(dice), "initContainers": before(dice) },
         "status": { "phase": phase, "podIPs": ips } })
+}
+
+/// Containers that run first: one that stays, or one that does not and whose port means nothing.
+fn before(dice: &mut Dice) -> Vec<Value> {
+    if !dice.chance(30) {
+        return Vec::new();
+    }
+    let mut container = json!({ "name": "first", "image": "app",
+        "ports": [{ "name": "side", "containerPort": dice.pick(&[80, 81]) }] });
+    if dice.chance(50) {
+        container["restartPolicy"] = json!("Always");
+    }
+    vec![container]
 }
 
 /// Each port name at most once a pod, with a number and protocol of the pod's own.

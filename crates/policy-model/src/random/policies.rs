@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::objects::{KEYS, NAMESPACES, PORT_NAMES, PROTOCOLS};
+use super::objects::{ALL_PORT_NAMES, KEYS, NAMESPACES, PROTOCOLS};
 use super::selectors::{cidr, ip_block, namespaces, selector};
 use super::{Dice, OUTSIDE, Shape};
 use crate::cluster::Cluster;
@@ -106,7 +106,7 @@ impl Maker<'_> {
         }
         match self.dice.below(8) {
             0 => {}
-            1 | 2 => drop(port.insert("port".to_owned(), json!(self.dice.pick(&PORT_NAMES)))),
+            1 | 2 => drop(port.insert("port".to_owned(), json!(self.dice.pick(&ALL_PORT_NAMES)))),
             3 | 4 => {
                 let (start, end) = self.range();
                 port.insert("port".to_owned(), json!(start));
@@ -174,6 +174,12 @@ impl Maker<'_> {
             let mut rule = json!({ "name": format!("rule-{at}"), "action": self.dice.pick(actions) });
             let list: Vec<Value> =
                 (0..1 + self.dice.below(3)).map(|_| self.admin_peer(peers == "to")).collect();
+            // A kind of peer that a later version may bring.
+            if peers == "to" && self.dice.chance(4) {
+                rule[peers] = json!([{ "galaxies": {} }, { "namespaces": {} }]);
+                rules.push(rule);
+                continue;
+            }
             // Nodes and networks have no named ports; the API refuses the two together.
             let named = !list.iter().any(|peer| peer.get("nodes").or(peer.get("networks")).is_some());
             rule[peers] = list.into();
@@ -209,7 +215,7 @@ impl Maker<'_> {
                 let (start, end) = self.range();
                 json!({ "portRange": { "protocol": protocol, "start": start, "end": end } })
             }
-            _ => json!({ "namedPort": self.dice.pick(&PORT_NAMES) }),
+            _ => json!({ "namedPort": self.dice.pick(&ALL_PORT_NAMES) }),
         }
     }
 }
