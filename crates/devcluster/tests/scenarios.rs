@@ -7,7 +7,7 @@ mod invariants;
 #[allow(dead_code, reason = "each test file uses a part")]
 mod lab;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 use devcluster::{AgentOptions, ApiChoice, Cluster, Families, Node, Stack, api};
@@ -33,6 +33,9 @@ async fn play(scenario: &Scenario, families: Families, gateway_mode: &str) -> Re
     for node in stack.cluster().nodes().to_vec() {
         same_rows(&node, scenario).await?;
         chassis(&stack, &node).await?;
+        if scenario.name == Scenario::SERVICES.name {
+            same_host(&node).await?;
+        }
         no_errors(&node)?;
     }
     invariants::restart_writes_nothing(&mut stack, 1).await?;
@@ -132,6 +135,79 @@ async fn same_rows(node: &Node, scenario: &Scenario) -> Result<()> {
         Ok(())
     })
     .await
+}
+
+/// What the reference wrote on the hosts for services of every kind: the bridge's flows and the firewall.
+const HOSTS: [(&str, &str); 2] = [
+    (
+        include_str!("../../node/tests/data/services1.flows.txt"),
+        include_str!("../../node/tests/data/services1.nft.txt"),
+    ),
+    (
+        include_str!("../../node/tests/data/services2.flows.txt"),
+        include_str!("../../node/tests/data/services2.nft.txt"),
+    ),
+];
+
+/// Flows of the bridge and elements of the firewall, but for the differences that the architecture names.
+async fn same_host(node: &Node) -> Result<()> {
+    let (flows, firewall) = HOSTS[usize::from(node.number()) - 1];
+    // In userspace pieces of packets pass the reassembly once.
+    let expected = flow_set(
+        &flows
+            .replace("priority=110,ip,in_port=1,nw_frag", "priority=110,ct_state=-trk,ip,in_port=1,nw_frag"),
+    );
+    eventually(&format!("{}: flows", node.name()), async || {
+        let shown = node
+            .ovn(&["ovs-ofctl", "-O", "OpenFlow13", "--no-stats", "--no-names", "dump-flows", "breth0"])
+            .await?;
+        let shown = flow_set(&shown.replace("in_port=65534", "in_port=LOCAL"));
+        let (missing, more): (Vec<_>, Vec<_>) =
+            (expected.difference(&shown).collect(), shown.difference(&expected).collect());
+        ensure!(missing.is_empty() && more.is_empty(), "missing {missing:#?}\ntoo much {more:#?}");
+        Ok(())
+    })
+    .await?;
+    let expected = element_sets(firewall);
+    eventually(&format!("{}: firewall", node.name()), async || {
+        let shown = element_sets(&node.exec(&["nft", "list", "table", "inet", "ovn-kubernetes"]).await?);
+        ensure!(shown == expected, "{shown:#?}\nrecorded\n{expected:#?}");
+        Ok(())
+    })
+    .await
+}
+
+/// Flows without the cookies of those that several ports of a service share: any of theirs will do.
+fn flow_set(text: &str) -> BTreeSet<String> {
+    let lines = text.lines().map(str::trim).filter(|line| line.contains("actions="));
+    let shared = |line: &str| line.contains(",arp,") || line.contains("priority=110,icmp,");
+    let plain = |line: &str| match line.split_once(", ") {
+        Some((_, rest)) if shared(line) => rest.to_owned(),
+        _ => line.to_owned(),
+    };
+    lines.map(plain).collect()
+}
+
+/// Sets and maps of a firewall table that hold something.
+fn element_sets(text: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut found = BTreeMap::new();
+    for block in text.split("\n\t}") {
+        let Some((head, elements)) = block.split_once("elements = {") else { continue };
+        let words: Vec<&str> = head.split_whitespace().collect();
+        let Some(name) =
+            words.iter().position(|word| ["set", "map"].contains(word)).and_then(|at| words.get(at + 1))
+        else {
+            continue;
+        };
+        // Ours alone: services without endpoints are refused by the host.
+        if name.starts_with("refused-") {
+            continue;
+        }
+        let elements = elements.split('}').next().unwrap_or_default().split(',');
+        let list = elements.map(|one| one.split_whitespace().collect::<Vec<_>>().join(" "));
+        found.insert((*name).to_owned(), list.collect());
+    }
+    found
 }
 
 /// The Southbound database knows this node's chassis and each other's as a remote one, with its tunnel's end.

@@ -24,6 +24,17 @@ fn comparable(flows: &str) -> BTreeSet<String> {
         .collect()
 }
 
+/// The cookies of all flows, as often as they occur.
+fn cookies(flows: &str) -> Vec<String> {
+    let mut all: Vec<String> = flows
+        .lines()
+        .filter(|line| line.contains("actions="))
+        .filter_map(|line| Some(line.trim().split_once(", ")?.0.to_owned()))
+        .collect();
+    all.sort();
+    all
+}
+
 fn recorded_flows() -> BTreeSet<String> {
     let recorded = include_str!("../data/services1.flows.txt");
     // Egress IPs are not switched on here, and in userspace pieces of packets pass the reassembly once.
@@ -62,7 +73,7 @@ fn handles(machine: &Machine) -> BTreeSet<String> {
 
 #[test]
 fn services_of_every_kind_are_written_as_recorded_and_leave_nothing_behind() {
-    let machine = Machine::start().with_gateway_bridge();
+    let mut machine = Machine::start().with_gateway_bridge();
     on(async {
         let api = registered();
         api.register_other("node2", "172.18.0.2");
@@ -94,6 +105,15 @@ fn services_of_every_kind_are_written_as_recorded_and_leave_nothing_behind() {
         agent.ready().await;
         assert_eq!(comparable(&machine.flows()), comparable(&flows), "a flow of a service that is gone goes");
         assert_eq!(machine.firewall_handles(), firewall, "nothing was written");
+        machine.stop_vswitchd();
+        machine.start_vswitchd();
+        eventually("the flows after a restart of the switch", || {
+            machine.path("breth0.mgmt").exists()
+                && machine.try_flows().is_some_and(|shown| shown.contains("tp_dst=30080"))
+        })
+        .await;
+        // Its ports may have other numbers now; the flows are the same ones.
+        assert_eq!(cookies(&machine.flows()), cookies(&flows));
 
         for object in objects {
             let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap();
@@ -172,5 +192,24 @@ fn external_addresses_without_a_node_port_choose_a_local_endpoint_in_the_firewal
         agent.ready().await;
         assert_eq!(handles(&machine), before);
         agent.stop().await;
+    });
+}
+
+#[test]
+fn clean_up_takes_what_services_left() {
+    let machine = Machine::start().with_gateway_bridge();
+    on(async {
+        let api = registered();
+        let bare = comparable(&machine.flows());
+        let agent = ready_node(&machine, &api).await;
+        for object in recorded_objects() {
+            api.serve(object);
+        }
+        eventually("flows of services", || machine.flows().contains("tp_dst=30080")).await;
+        eventually("elements of services", || machine.firewall().contains("30080")).await;
+        agent.stop().await;
+        node::cleanup(&machine.settings()).await.unwrap();
+        assert_eq!(comparable(&machine.flows()), bare);
+        assert_eq!(machine.firewall(), "");
     });
 }
