@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
@@ -145,6 +147,15 @@ pub enum ConfError {
 // === impl NetConf ===
 
 impl NetConf {
+    /// The addresses in the result of the ADD this request belongs to, in the shape of any version.
+    pub fn previous_addresses(&self) -> Vec<IpAddr> {
+        let Some(result) = &self.prev_result else { return Vec::new() };
+        let list = result["ips"].as_array().into_iter().flatten().map(|ip| &ip["address"]);
+        let old = ["ip4", "ip6"].map(|family| &result[family]["ip"]);
+        let texts = list.chain(old).filter_map(Value::as_str);
+        texts.filter_map(|net| net.split('/').next()?.parse().ok()).collect()
+    }
+
     /// Reads and checks a configuration, single or a list with one plugin.
     pub fn parse(bytes: &[u8]) -> Result<NetConf, ConfError> {
         let decode = |e: serde_json::Error| ConfError::Decode(e.to_string());

@@ -67,7 +67,7 @@ impl Conntrack {
         Handle::speaking(SockProtocol::NetlinkNetFilter).map(Conntrack)
     }
 
-    /// All connections of protocols that have ports, in all zones.
+    /// All connections, in all zones. Ports are 0 where the protocol has none.
     pub fn connections(&self) -> Result<Vec<Connection>> {
         self.matching(|_| true)
     }
@@ -118,7 +118,6 @@ fn decode(part: Part<'_>) -> Option<Connection> {
     Some(Connection { orig, reply: reply?, zone, name: (name, id) })
 }
 
-/// None for protocols without ports.
 fn tuple(value: &[u8]) -> Option<Tuple> {
     let (mut src, mut dst): (Option<IpAddr>, Option<IpAddr>) = (None, None);
     let (mut protocol, mut from, mut to) = (None, None, None);
@@ -147,5 +146,6 @@ fn tuple(value: &[u8]) -> Option<Tuple> {
             _ => {}
         }
     }
-    Some(Tuple { protocol: protocol?, src: SocketAddr::new(src?, from?), dst: SocketAddr::new(dst?, to?) })
+    let (from, to) = (from.unwrap_or(0), to.unwrap_or(0));
+    Some(Tuple { protocol: protocol?, src: SocketAddr::new(src?, from), dst: SocketAddr::new(dst?, to) })
 }

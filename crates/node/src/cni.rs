@@ -17,6 +17,7 @@ mod context;
 mod del;
 pub mod diagnose;
 mod failure;
+mod forget;
 mod gc;
 mod handle;
 mod limits;

@@ -1,19 +1,25 @@
 //! CNI DEL: removes what it finds of a sandbox's interface and succeeds with anything already gone.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use host::Handle;
 use kapi::PodKey;
 
-use super::{add::host_name, context::CniServer, failure::Failure, plug, ports::PodPort};
+use super::{add::host_name, context::CniServer, failure::Failure, forget::abandoned, plug, ports::PodPort};
 
 /// How long a DEL waits for a lost Open vSwitch database. After that the link is removed and the port is left to the
 /// sweep that follows every connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl CniServer {
-    /// Detaches an interface.
-    pub(crate) async fn del(&self, key: PodKey, sandbox: &str, ifname: &str) -> Result<(), Failure> {
+    /// Detaches an interface, whose ADD had the addresses in `result` as far as the runtime remembers.
+    pub(crate) async fn del(
+        &self,
+        key: PodKey,
+        sandbox: &str,
+        ifname: &str,
+        result: &[IpAddr],
+    ) -> Result<(), Failure> {
         let mut place = self.turns.del((key, ifname.to_owned()), sandbox);
         place.turn().await;
         self.ledger.remove(sandbox, ifname);
@@ -23,16 +29,19 @@ impl CniServer {
         }
         let mine: Vec<PodPort> =
             self.ports.of_sandbox(sandbox).into_iter().filter(|p| p.is_ifname(ifname)).collect();
-        self.remove(sandbox, ifname, mine).await
+        self.remove(sandbox, ifname, mine, result).await
     }
 
-    /// Removes these ports of a sandbox with their limits and links.
+    /// Removes these ports of a sandbox with their limits and links, and the connections of their addresses and those in
+    /// `result`.
     pub(crate) async fn remove(
         &self,
         sandbox: &str,
         ifname: &str,
         ports: Vec<PodPort>,
+        result: &[IpAddr],
     ) -> Result<(), Failure> {
+        let addresses = abandoned(&self.ports, sandbox, &ports, result);
         let uuids: Vec<_> = ports.iter().map(|p| p.port).collect();
         let mut links: Vec<String> = ports.into_iter().map(|p| p.name).collect();
         let usual = host_name(sandbox);
@@ -59,6 +68,8 @@ impl CniServer {
             }
         };
         let (unplugged, deleted) = tokio::join!(unplug, self.delete_links(links));
+        // Now that no packet of the pod can bring one back.
+        self.forget_connections(sandbox, addresses).await;
         unplugged.and(deleted)
     }
 

@@ -32,7 +32,7 @@ impl CniServer {
             let (sandbox, ifname) = (port.sandbox.clone(), port.pod_ifname.clone());
             self.ledger.remove(&sandbox, &ifname);
             // One that cannot be removed does not keep the others.
-            outcome = outcome.and(self.remove(&sandbox, &ifname, vec![port]).await);
+            outcome = outcome.and(self.remove(&sandbox, &ifname, vec![port], &[]).await);
         }
         outcome
     }

@@ -89,7 +89,7 @@ impl CniServer {
                 Ok(Response { result: Some(result), ..Response::default() })
             }
             Command::Del if !self.settings.unprivileged => {
-                self.del(key.clone(), sandbox, ifname).await.map_err(failed)?;
+                self.del(key.clone(), sandbox, ifname, &conf.previous_addresses()).await.map_err(failed)?;
                 // A result, though empty, tells shims that the work has been done here.
                 Ok(Response { result: Some(CniResult::default()), ..Response::default() })
             }

@@ -45,6 +45,62 @@ async fn del_c_without_port_or_link() {
     gone(&rig, &call.verb("DEL")).await;
 }
 
+/// Connections of the node's own over loopback, tracked with addresses that pods have.
+struct Connections(Vec<std::net::UdpSocket>);
+
+impl Connections {
+    fn track(addresses: &[&str]) -> Connections {
+        ip("link set lo up");
+        let rule = "add table inet tracked; add chain inet tracked out { type filter hook output priority 0; }; \
+                    add rule inet tracked out ct state new counter";
+        crate::rig::run(std::process::Command::new("nft").arg(rule));
+        for address in addresses {
+            ip(&format!("addr add {address} dev lo{}", if address.contains(':') { " nodad" } else { "" }));
+        }
+        Connections(Vec::new())
+    }
+
+    fn open(&mut self, address: &str) {
+        let server = std::net::UdpSocket::bind((address, 5353)).unwrap();
+        server.send_to(b"?", (address, 5353)).unwrap();
+        self.0.push(server);
+    }
+
+    fn of(address: &str) -> usize {
+        let address: std::net::IpAddr = address.parse().unwrap();
+        let table = host::conntrack::Conntrack::open().unwrap();
+        table.matching(|one| one.reply.src.ip() == address).unwrap().len()
+    }
+}
+
+#[tokio::test]
+async fn del_forgets_the_pods_connections_and_nobody_elses() {
+    let mut rig = Rig::start().await;
+    rig.install_ports();
+    let netns = rig.netns("ns1");
+    let mut connections =
+        Connections::track(&["10.244.0.5/32", "10.244.0.6/32", "10.244.0.7/32", "fd00:10:244::5/128"]);
+    rig.pod("web", "uid", "10.244.0.5/24,fd00:10:244::5/64");
+    let call = Call::new("ADD", SANDBOX, &netns, "web", "uid");
+    rig.call(&call).await.ok();
+    for address in ["10.244.0.5", "fd00:10:244::5", "10.244.0.6"] {
+        connections.open(address);
+        assert_eq!(Connections::of(address), 1, "{address}");
+    }
+    gone(&rig, &call.verb("DEL")).await;
+    assert_eq!(["10.244.0.5", "fd00:10:244::5", "10.244.0.6"].map(Connections::of), [0, 0, 1]);
+
+    // Without a port the runtime's memory of the result tells; an address that another pod has meanwhile is left alone.
+    let other = rig.netns("ns2");
+    rig.pod("other", "uid-other", "10.244.0.6/24");
+    rig.call(&Call::new("ADD", &"d".repeat(32), &other, "other", "uid-other")).await.ok();
+    connections.open("10.244.0.7");
+    let mut late = call.verb("DEL");
+    late.conf["prevResult"] = json!({"ips": [{"address": "10.244.0.6/24"}, {"address": "10.244.0.7/24"}]});
+    gone(&rig, &late).await;
+    assert_eq!(["10.244.0.6", "10.244.0.7"].map(Connections::of), [1, 0]);
+}
+
 #[tokio::test]
 async fn del_d_of_a_pod_that_is_gone_or_another() {
     let (rig, call) = attached().await;
