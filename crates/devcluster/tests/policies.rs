@@ -16,7 +16,7 @@ mod trace;
 use std::env;
 
 use anyhow::{Context, Result, ensure};
-use devcluster::{Families, api};
+use devcluster::{Families, api, binaries};
 use lab::run;
 use matrix::Lab;
 use policy_model::random::{self, Dice, Shape};
@@ -79,6 +79,29 @@ fn can_be_tried(traffic: &Traffic) -> bool {
         && traffic.from != traffic.to
 }
 
+/// What `ovnkube policy check` says about the cluster as it is.
+async fn told_by_the_program(lab: &Lab, traffic: &Traffic) -> Result<bool> {
+    let party = |party: &Party| match party {
+        Party::Pod(namespace, name) => format!("{namespace}/{name}"),
+        Party::Node(name) => format!("node/{name}"),
+        Party::Address(ip) => ip.to_string(),
+    };
+    let target = format!("{}:{}/{}", party(&traffic.to), traffic.port, traffic.protocol);
+    let output = tokio::process::Command::new(binaries::find("ovnkube")?)
+        .args(["policy", "check", &party(&traffic.from), &target, "-o", "json", "--kubeconfig"])
+        .arg(lab.stack.api().kubeconfig())
+        .output()
+        .await?;
+    let verdict: Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    ensure!(output.status.code() == Some(i32::from(verdict["allowed"] == false)), "{:?}", output.status);
+    let family = if traffic.v6 { "IPv6" } else { "IPv4" };
+    let answers = verdict["answers"].as_array().context("no answers")?;
+    let answer =
+        answers.iter().find(|answer| answer["family"] == family).context("no answer of the family")?;
+    answer["allowed"].as_bool().context("no verdict")
+}
+
 async fn rounds() -> Result<()> {
     let lab = Lab::start(Families::Dual).await?;
     let first = setting("POLICY_SEED", 0)?;
@@ -115,6 +138,8 @@ async fn rounds() -> Result<()> {
             ensure!(told == passes(one), "seed {seed}: ovn-trace says {told} of {one}");
             traced += 1;
         }
+        let told = told_by_the_program(&lab, &traffic[0]).await?;
+        ensure!(told == passes(&traffic[0]), "seed {seed}: ovnkube says {told} of {}", traffic[0]);
         lab.delete_policies().await?;
     }
     println!("{packets} connections, {denied} of them denied; {traced} traces");
