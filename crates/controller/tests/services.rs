@@ -173,6 +173,8 @@ fn an_unreadable_slice_keeps_its_endpoints() {
 fn only_what_is_written_is_told_to_be_programmed() {
     let mut zone = zone();
     zone.services.insert(PodKey::new("shop", "web"), service("web", cluster_ip()));
+    let first = slice("a", "web", 8080, &[("10.244.0.9", "node1")]);
+    zone.slices.insert(key(&first), first);
     zone.start();
     zone.settle();
     assert!(zone.programmed.is_empty(), "what was there at the start is no change");

@@ -81,8 +81,9 @@ impl Core {
                 // Whatever still cannot be read is named again ahead of the next list.
                 let unread = std::mem::take(&mut self.services.unread_services);
                 let changed = self.world.replace_services(&list, &unread);
-                let first = !std::mem::replace(&mut self.services.lists.services, true);
-                self.services_known(first, out);
+                if !std::mem::replace(&mut self.services.lists.services, true) {
+                    return self.services_known(out);
+                }
                 changed
             }
             Change::Applied(object) => {
@@ -106,8 +107,9 @@ impl Core {
             Change::Snapshot(list) => {
                 let unread = std::mem::take(&mut self.services.unread_slices);
                 let changed = self.world.replace_slices(&list, &unread);
-                let first = !std::mem::replace(&mut self.services.lists.slices, true);
-                self.services_known(first, out);
+                if !std::mem::replace(&mut self.services.lists.slices, true) {
+                    return self.services_known(out);
+                }
                 changed
             }
             Change::Applied(object) => {
@@ -131,9 +133,10 @@ impl Core {
         };
     }
 
-    /// After the first lists: rows found earlier could not be judged without them.
-    fn services_known(&mut self, first: bool, out: &mut Vec<Output>) {
-        if !first || !self.services.are_known() {
+    /// After the first lists: rows found earlier could not be judged without them. What was there at the start is no
+    /// change whose time is worth telling.
+    fn services_known(&mut self, out: &mut Vec<Output>) {
+        if !self.services.are_known() {
             return;
         }
         self.mark_all(Db::Nb);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use compile::table::{self, MEMBERSHIPS};
 use compile::{Desired, Member, RowId, RowSpec, Table, Value, identity};
-use ovsdb::{Datum, Mutation, Mutator, Name, Op, TableSchema, Uuid};
+use ovsdb::{Atom, Datum, Mutation, Mutator, Name, Op, TableSchema, Uuid};
 use world::Key;
 
 use super::index::Mirror;
@@ -184,7 +184,7 @@ impl Planner<'_> {
             let Some(child) = child else { continue };
             wanted.insert((member.parent.table, parent, member.column, child));
             let listed = self.mirror.row(member.parent.table, &parent).and_then(|row| row.get(member.column));
-            if !listed.is_some_and(|list| list.uuids().any(|uuid| uuid == child)) {
+            if !listed.is_some_and(|list| list.contains(&Atom::Uuid(child))) {
                 self.list(member.parent.table, parent, member.column).0.insert(child);
             }
         }
