@@ -17,7 +17,7 @@ use asked::{load, question, setting};
 use diagnose::policy::{self, Reason};
 use expression::Packet;
 use policy_model::random::{self, Shape};
-use policy_model::{Cluster, End, Traffic, Verdict, Why, tables, verdict};
+use policy_model::{Cluster, End, Party, Protocol, Traffic, Verdict, Why, tables, verdict};
 use serde_json::{Value, json};
 use zone::{Judgement, Zone};
 
@@ -165,4 +165,53 @@ fn rows_agree_with_the_conformance_tables() {
         }
     }
     println!("{asked} connections");
+}
+
+/// A pod on its node's network is found by the names of its ports too, at its node's address, by those rules that may mean it.
+#[test]
+fn names_of_ports_at_a_nodes_address() {
+    let pod = |name: &str, host: bool, ip: &str, port: u16| {
+        let network = json!({ "default": { "role": "primary", "mac_address": "0a:58:0a:f4:00:09",
+            "ip_addresses": [format!("{ip}/24")], "gateway_ips": ["10.244.0.1"] } });
+        let mut pod = json!({ "kind": "Pod",
+            "metadata": { "name": name, "namespace": "x", "uid": name, "labels": { "pod": name } },
+            "spec": { "nodeName": "node1", "hostNetwork": host,
+                "containers": [{ "ports": [{ "name": "http", "containerPort": port }] }] },
+            "status": { "phase": "Running", "podIPs": [{ "ip": ip }] } });
+        if !host {
+            pod["metadata"]["annotations"] = json!({ "k8s.ovn.org/pod-networks": network.to_string() });
+        }
+        pod
+    };
+    let nodes = random::cluster(0, Shape { dual: false, ..Shape::SMALL });
+    let mut objects: Vec<Value> = nodes.into_iter().filter(|object| object["kind"] == "Node").collect();
+    objects.push(json!({ "kind": "Namespace", "metadata": { "name": "x", "labels": {} } }));
+    objects.push(pod("a", false, "10.244.0.9", 80));
+    objects.push(pod("proxy", true, "172.18.0.1", 53));
+    let port = json!([{ "port": "http" }]);
+    for (peers, reaches) in [
+        (json!([]), true),
+        (json!([{ "podSelector": { "matchLabels": { "pod": "proxy" } } }]), true),
+        (json!([{ "podSelector": { "matchLabels": { "pod": "a" } } }]), false),
+        (json!([{ "namespaceSelector": {} }]), false),
+        (json!([{ "ipBlock": { "cidr": "172.18.0.0/16" } }]), true),
+        (json!([{ "ipBlock": { "cidr": "10.0.0.0/8" } }]), false),
+    ] {
+        let mut state = objects.clone();
+        state.push(json!({ "kind": "NetworkPolicy", "metadata": { "name": "out", "namespace": "x" },
+            "spec": { "podSelector": { "matchLabels": { "pod": "a" } }, "policyTypes": ["Egress"],
+                "egress": [{ "to": peers, "ports": port }] } }));
+        let about = format!("to {peers}");
+        compare(&state, false, random::traffic, &about);
+        let cluster = Cluster::new(&state);
+        let traffic = |port| Traffic {
+            from: Party::Pod("x".into(), "a".into()),
+            to: Party::Node("node1".into()),
+            v6: false,
+            protocol: Protocol::Tcp,
+            port,
+        };
+        assert_eq!(verdict(&cluster, &traffic(53)).unwrap().allowed(), reaches, "{about}");
+        assert!(!verdict(&cluster, &traffic(80)).unwrap().allowed(), "{about}");
+    }
 }
