@@ -22,7 +22,7 @@ use matrix::Lab;
 use policy_model::random::{self, Dice, Shape};
 use policy_model::tables::{self, Label};
 use policy_model::{Cluster, Party, Protocol, Traffic, verdict};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn setting(name: &str, default: u64) -> Result<u64> {
     env::var(name).ok().map_or(Ok(default), |text| text.parse().with_context(|| format!("{name}={text}")))
@@ -46,7 +46,7 @@ async fn play() -> Result<()> {
                 api::apply(&lab.client(), policy).await?;
             }
             for Label { namespace, pod, key, value } in &step.labels {
-                lab.label(namespace, *pod, &serde_json::json!({ (*key): value })).await?;
+                lab.label(namespace, *pod, &json!({ (*key): value })).await?;
             }
             let traffic = tables::traffic(&cluster);
             packets += traffic.len();
@@ -57,9 +57,41 @@ async fn play() -> Result<()> {
         lab.delete_policies().await?;
         played += 1;
     }
+    through_a_service(&lab).await.context("through a service")?;
     println!("{played} tables, {packets} connections");
     ensure!(played >= 20, "only {played} tables were played");
     lab.stop().await
+}
+
+/// Policies judge a service's pods, not its address; and a pod reaches itself through its service whatever isolates it.
+async fn through_a_service(lab: &Lab) -> Result<()> {
+    let service = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "namespace": "y", "name": "b" },
+        "spec": { "selector": { "pod": "b" }, "ports": [{ "name": "web", "port": 4000, "targetPort": 81 }] } });
+    api::apply(&lab.client(), &service).await?;
+    let path = "/api/v1/namespaces/y/services/b";
+    let given = lab::get(&lab.stack, path).await?;
+    let address = given["spec"]["clusterIP"].as_str().context("no address")?.parse()?;
+    let pod = |namespace: &str, name: &str| Party::Pod(namespace.to_owned(), name.to_owned());
+    lab.reaches(&pod("x", "a"), address, 4000, true).await?;
+    lab.reaches(&pod("y", "b"), address, 4000, true).await?;
+    let to = |peer: Value| {
+        json!({ "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+            "metadata": { "namespace": "x", "name": "out" },
+            "spec": { "podSelector": { "matchLabels": { "pod": "a" } }, "policyTypes": ["Egress"], "egress": [
+                { "to": [{ "namespaceSelector": { "matchLabels": { "ns": "y" } }, "podSelector": { "matchLabels": peer } }],
+                  "ports": [{ "port": 81 }] }] } })
+    };
+    api::apply(&lab.client(), &to(json!({ "pod": "c" }))).await?;
+    lab.reaches(&pod("x", "a"), address, 4000, false).await?;
+    api::apply(&lab.client(), &to(json!({ "pod": "b" }))).await?;
+    lab.reaches(&pod("x", "a"), address, 4000, true).await?;
+    let deny = json!({ "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+        "metadata": { "namespace": "y", "name": "deny" },
+        "spec": { "podSelector": {}, "policyTypes": ["Ingress", "Egress"] } });
+    api::apply(&lab.client(), &deny).await?;
+    lab.reaches(&pod("x", "a"), address, 4000, false).await?;
+    lab.reaches(&pod("y", "a"), address, 4000, false).await?;
+    lab.reaches(&pod("y", "b"), address, 4000, true).await
 }
 
 #[test]

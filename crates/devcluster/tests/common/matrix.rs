@@ -1,8 +1,8 @@
 //! Nine pods in three namespaces on two nodes, each with a prober, and questions to all of them at once.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use devcluster::{
     AgentOptions, ApiChoice, Cluster as Nodes, Families, Program, Stack, api, binaries,
     matrix::{self, Request, Target},
@@ -154,6 +154,19 @@ impl Lab {
             let shown =
                 shown.map(|one| format!("{one} {}", if passes(one) { "does not pass" } else { "passes" }));
             bail!("{} of {} are wrong:\n{}", wrong.len(), traffic.len(), shown.collect::<Vec<_>>().join("\n"))
+        })
+        .await
+    }
+
+    /// Fails unless a pod reaches a TCP port of an address, or does not, once rows and flows have followed.
+    pub(crate) async fn reaches(&self, from: &Party, address: IpAddr, port: u16, wanted: bool) -> Result<()> {
+        let path = self.sockets.get(from).with_context(|| format!("{from} has no prober"))?;
+        let targets = vec![Target { address, port, protocol: matrix::Protocol::Tcp }];
+        eventually(&format!("{from} -> {address}:{port}"), async || {
+            let request = Request { timeout_ms: 2 * TIMEOUT, targets: targets.clone() };
+            let reached = matrix::ask(path, &request).await?;
+            ensure!(reached == [wanted], "reached: {reached:?}");
+            Ok(())
         })
         .await
     }
