@@ -141,6 +141,7 @@ impl controller::Observer for Pods {
         if !was_ready && ready(&progress) {
             self.metrics.controller.ready_duration.set(self.started.elapsed().as_secs_f64());
             tracing::info!(after = ?self.started.elapsed(), "network controller is ready");
+            host::memory::give_back();
         }
         *last = Some(progress);
     }

@@ -69,6 +69,8 @@ async fn start(lab: &mut Lab, size: u32, empty: bool) -> Result<()> {
     let rows = nb.read(|cache| cache.rows("Load_Balancer").count());
     // The API server's own Service is one more.
     ensure!(rows == size as usize + 1, "{rows} load balancers for {size} services");
+    // What is left once the lists' last pieces are gone.
+    tokio::time::sleep(Duration::from_secs(2)).await;
     let (memory, cpu) = lab.usage("node1")?;
     println!(
         "{:<50} {:.0} ms, {cpu:?} CPU, {:.1} MB resident",

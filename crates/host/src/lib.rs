@@ -21,6 +21,7 @@ mod error;
 pub mod ethtool;
 pub mod firewall;
 pub mod link;
+pub mod memory;
 pub mod monitor;
 pub mod neigh;
 pub mod netns;
