@@ -76,7 +76,7 @@ async fn zone(
         roles.push(network_controller(config, name, kube.clone(), pods.clone(), telemetry, stop));
     }
     if let Some(name) = agent {
-        let settings = settings::node(config, name);
+        let settings = settings::node(config, name)?;
         let status = node::Status::new();
         let probe = status.clone();
         telemetry.health.ready_probe("node agent", move || std::future::ready(probe.ready()));
@@ -134,7 +134,7 @@ async fn ready_time(
 }
 
 async fn cleanup(config: &Config, name: &str) -> anyhow::Result<()> {
-    node::cleanup(&settings::node(config, name)).await.map_err(|errors| {
+    node::cleanup(&settings::node(config, name)?).await.map_err(|errors| {
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         anyhow::anyhow!("not everything could be removed from node {name}: {}", texts.join("; "))
     })

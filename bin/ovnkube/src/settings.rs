@@ -126,7 +126,7 @@ fn database(config: &Config, socket: std::path::PathBuf, name: &str) -> ovsdb::O
 }
 
 /// The node agent's.
-pub(crate) fn node(config: &Config, name: &str) -> node::Settings {
+pub(crate) fn node(config: &Config, name: &str) -> anyhow::Result<node::Settings> {
     let default = &config.default;
     let cluster_subnets: Vec<IpNet> = default.cluster_subnets.iter().map(|subnet| subnet.cidr).collect();
     let mut settings = node::Settings::new(name, cluster_subnets, config.kubernetes.service_cidrs.clone());
@@ -165,7 +165,9 @@ pub(crate) fn node(config: &Config, name: &str) -> node::Settings {
     settings.unprivileged = config.process.unprivileged_mode;
     settings.watch_pods = config.roles.ovnkube_controller.is_none();
     settings.watch_services = settings.watch_pods;
-    settings
+    let kill_before = std::env::var(node::fault::VARIABLE).ok();
+    settings.kill_before = kill_before.map(|text| text.parse().map_err(anyhow::Error::msg)).transpose()?;
+    Ok(settings)
 }
 
 fn gateway(config: &Config) -> node::Gateway {

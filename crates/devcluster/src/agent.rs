@@ -122,6 +122,15 @@ impl Agents {
         program(&self.prefix, node, args, "ovnkube")
     }
 
+    /// `--cleanup-node` for a node whose process has ended, with the flags that process had.
+    pub fn cleanup_program(&self, node: &Node) -> Result<Program> {
+        let mut program = self.node_program(node)?;
+        let roles = ["--init-ovnkube-controller", "--init-node", node.name()];
+        program.argv.retain(|arg| !roles.contains(&arg.as_str()));
+        program.argv.extend(["--cleanup-node".to_owned(), node.name().to_owned()]);
+        Ok(program)
+    }
+
     /// The last lines that a node's process wrote: to be shown when something did not come up.
     pub fn log_tail(node: &Node, lines: usize) -> String {
         ["/var/log/ovn-kubernetes/ovnkube.log", "/var/log/ovnkube.out"]

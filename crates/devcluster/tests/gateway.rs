@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use devcluster::{
     AgentOptions, ApiChoice, Cluster, Datapath, Families, GATEWAY, Node, PodHandle, Process, Program, Stack,
 };
-use lab::{MTU, addresses, at, eventually, pings::Pings, probe, ready, run, servers};
+use lab::{MTU, addresses, at, eventually, pings::Pings, probe, ready, run, servers, without_bridge};
 
 /// Bytes of a datagram that fits the underlay but not a pod's interface.
 const TOO_LARGE: usize = 1400;
@@ -149,20 +149,6 @@ async fn management_addresses(node: &Node) -> Result<Vec<IpAddr>> {
     let text = node.exec(&["ip", "-o", "addr", "show", "dev", "ovn-k8s-mp0", "scope", "global"]).await?;
     let words = text.lines().filter_map(|line| line.split_whitespace().nth(3));
     Ok(words.filter_map(|net| net.split('/').next()?.parse().ok()).collect())
-}
-
-/// The node as it was before anybody made a bridge: its addresses and routes are on its network card.
-async fn without_bridge(node: &Node, families: Families) -> Result<()> {
-    node.ovn(&["ovs-vsctl", "--timeout=20", "del-br", "breth0"]).await?;
-    let mut lines = String::new();
-    for (address, length) in families.on_underlay(node.number()) {
-        let nodad = if address.is_ipv6() { " nodad" } else { "" };
-        lines += &format!("address add {address}/{length} dev eth0{nodad}\n");
-    }
-    for (gateway, _) in families.on_underlay(GATEWAY) {
-        lines += &format!("route add default via {gateway} dev eth0\n");
-    }
-    node.ip_batch(&lines).await
 }
 
 async fn in_and_out(mode: &str, families: Families) -> Result<()> {

@@ -26,6 +26,17 @@ pub struct Address {
     pub scope: u8,
     /// Where it came from (`IFAPROT_*`), if the kernel says.
     pub proto: Option<u8>,
+    /// What is left of its time.
+    pub lifetime: Lifetime,
+}
+
+/// Seconds an address lasts; none is for ever.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lifetime {
+    /// Until the kernel removes it.
+    pub valid: Option<u32>,
+    /// Until it is no longer chosen as a source address.
+    pub preferred: Option<u32>,
 }
 
 /// How an address is to be added.
@@ -33,8 +44,8 @@ pub struct Address {
 pub struct AddrFlags {
     /// Skip IPv6 duplicate address detection: usable at once.
     pub nodad: bool,
-    /// Never chosen as a source address (preferred lifetime 0).
-    pub deprecated: bool,
+    /// How long it lasts.
+    pub lifetime: Lifetime,
     /// Do not add the prefix route.
     pub noprefixroute: bool,
 }
@@ -57,9 +68,33 @@ impl Address {
         self.flags & libc::IFA_F_DEPRECATED != 0
     }
 
+    /// The kernel made no route to its prefix.
+    pub fn has_no_prefix_route(&self) -> bool {
+        self.flags & libc::IFA_F_NOPREFIXROUTE != 0
+    }
+
     /// Second address of a prefix.
     pub fn is_secondary(&self) -> bool {
         self.flags & libc::IFA_F_SECONDARY != 0
+    }
+}
+
+// === impl Lifetime ===
+
+impl Lifetime {
+    /// Never chosen as a source address.
+    pub const DEPRECATED: Lifetime = Lifetime { valid: None, preferred: Some(0) };
+
+    fn decode(value: &[u8]) -> Option<Lifetime> {
+        let seconds = |at| u32_at(value, at).map(|seconds| (seconds != INFINITE).then_some(seconds));
+        Some(Lifetime { preferred: seconds(0)?, valid: seconds(4)? })
+    }
+
+    fn encode(self) -> [u8; 16] {
+        let mut info = [0; 16];
+        info[..4].copy_from_slice(&self.preferred.unwrap_or(INFINITE).to_ne_bytes());
+        info[4..8].copy_from_slice(&self.valid.unwrap_or(INFINITE).to_ne_bytes());
+        info
     }
 }
 
@@ -123,10 +158,8 @@ impl Handle {
             bits |= libc::IFA_F_NOPREFIXROUTE;
         }
         message.attr_u32(libc::IFA_FLAGS, bits);
-        if flags.deprecated {
-            let mut info = [0; 16];
-            info[4..8].copy_from_slice(&INFINITE.to_ne_bytes());
-            message.attr(libc::IFA_CACHEINFO, &info);
+        if flags.lifetime != Lifetime::default() {
+            message.attr(libc::IFA_CACHEINFO, &flags.lifetime.encode());
         }
         self.ack(message, format_args!("add address {net} to link {index}"))
     }
@@ -149,15 +182,17 @@ pub(crate) fn decode(part: Part<'_>) -> Option<Address> {
     let (prefix, scope) = (*part.body.get(1)?, *part.body.get(3)?);
     let mut flags = u32::from(*part.body.get(2)?);
     let (mut local, mut address, mut proto) = (None, None, None);
+    let mut lifetime = Lifetime::default();
     for (kind, value) in Attrs::after(part.body, FIXED) {
         match kind {
             libc::IFA_LOCAL => local = ip(value),
             libc::IFA_ADDRESS => address = ip(value),
             libc::IFA_FLAGS => flags = u32_at(value, 0)?,
+            libc::IFA_CACHEINFO => lifetime = Lifetime::decode(value)?,
             IFA_PROTO => proto = value.first().copied(),
             _ => {}
         }
     }
     let net = IpNet::new(local.or(address)?, prefix).ok()?;
-    Some(Address { index: u32_at(part.body, 4)?, net, flags, scope, proto })
+    Some(Address { index: u32_at(part.body, 4)?, net, flags, scope, proto, lifetime })
 }

@@ -25,6 +25,7 @@ pub mod memory;
 pub mod monitor;
 pub mod neigh;
 pub mod netns;
+pub mod process;
 pub mod route;
 pub mod rule;
 mod sock;

@@ -5,7 +5,7 @@ use std::{net::IpAddr, process::Command, sync::mpsc};
 
 use host::{
     Handle, NetNs,
-    addr::AddrFlags,
+    addr::{AddrFlags, Lifetime},
     attach::{PodLink, PodLinkSpec, PodPair},
     link::{LinkChange, VethEnd},
     monitor::{Event, Groups, Monitor},
@@ -168,7 +168,7 @@ fn addresses_carry_their_flags() {
     let handle = fresh();
     ip("link set lo up");
     handle.add_address(1, "10.1.0.1/16".parse().unwrap(), AddrFlags::default()).unwrap();
-    let flags = AddrFlags { nodad: true, deprecated: true, noprefixroute: true };
+    let flags = AddrFlags { nodad: true, lifetime: Lifetime::DEPRECATED, noprefixroute: true };
     handle.add_address(1, "fd00::1/64".parse().unwrap(), flags).unwrap();
     let text = ip("addr show dev lo");
     assert!(text.contains("inet 10.1.0.1/16 brd 10.1.255.255"), "{text}");
@@ -179,6 +179,14 @@ fn addresses_carry_their_flags() {
     assert!(!ip("addr show dev lo").contains("deprecated"));
     let all = handle.addresses(Some(1)).unwrap();
     assert!(all.iter().any(|a| a.net == "fd00::1/64".parse().unwrap() && !a.is_deprecated()));
+    let lifetime = Lifetime { valid: Some(4000), preferred: Some(2000) };
+    for net in ["10.1.0.1/16", "fd00::1/64"].map(|net| net.parse().unwrap()) {
+        handle.replace_address(1, net, AddrFlags { lifetime, ..AddrFlags::default() }).unwrap();
+        let all = handle.addresses(Some(1)).unwrap();
+        let found = all.iter().find(|a| a.net == net).unwrap().lifetime;
+        assert!(found.valid.is_some_and(|left| (1000..=4000).contains(&left)), "{net}: {found:?}");
+        assert!(found.preferred.is_some_and(|left| left <= 2000), "{net}: {found:?}");
+    }
     handle.delete_address(1, "10.1.0.1/16".parse().unwrap()).unwrap();
     assert!(!ip("addr show dev lo").contains("10.1.0.1"));
     assert!(handle.delete_address(1, "10.1.0.1/16".parse().unwrap()).unwrap_err().is_not_found());

@@ -10,6 +10,7 @@ pub mod cni;
 pub mod conf_file;
 mod encap_port;
 mod error;
+pub mod fault;
 pub mod gateway;
 pub mod host_view;
 mod host_watch;

@@ -8,6 +8,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use kapi::annotations::GatewayMode;
 
 use crate::encap_port;
+use crate::fault::{Job, KillPoint};
 
 /// Settings of one node agent.
 #[derive(Debug, Clone)]
@@ -53,6 +54,8 @@ pub struct Settings {
     pub ovs_wait: Duration,
     /// File in which the distribution's start scripts keep the system id.
     pub system_id_file: PathBuf,
+    /// Where a test wants the process to die.
+    pub kill_before: Option<KillPoint>,
 }
 
 /// Tunnel settings.
@@ -212,6 +215,14 @@ impl Settings {
             cni_dir: PathBuf::from("/var/run/ovn-kubernetes/cni"),
             ovs_wait: Duration::from_secs(300),
             system_id_file: PathBuf::from("/etc/openvswitch/system-id.conf"),
+            kill_before: None,
+        }
+    }
+
+    /// Called before each step of a job that a test may want to break off.
+    pub(crate) fn before_step_of(&self, job: Job) {
+        if let Some(point) = &self.kill_before {
+            point.before_step_of(job);
         }
     }
 

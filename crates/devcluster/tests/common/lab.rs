@@ -7,7 +7,7 @@ pub(crate) mod pings;
 use std::{future::Future, net::IpAddr, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
-use devcluster::{Daemon, Families, Node, PodHandle, Stack, api, binaries, mk_namespace, mk_pod};
+use devcluster::{Daemon, Families, GATEWAY, Node, PodHandle, Stack, api, binaries, mk_namespace, mk_pod};
 use http::Request;
 use kube::api::DeleteParams;
 use ovsdb::Row;
@@ -253,6 +253,22 @@ pub(crate) async fn all_talk(pods: &[PodHandle]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+// --- nodes ---
+
+/// The node as it was before anybody made a bridge: its addresses and routes are on its network card.
+pub(crate) async fn without_bridge(node: &Node, families: Families) -> Result<()> {
+    node.ovn(&["ovs-vsctl", "--timeout=20", "del-br", "breth0"]).await?;
+    let mut lines = String::new();
+    for (address, length) in families.on_underlay(node.number()) {
+        let nodad = if address.is_ipv6() { " nodad" } else { "" };
+        lines += &format!("address add {address}/{length} dev eth0{nodad}\n");
+    }
+    for (gateway, _) in families.on_underlay(GATEWAY) {
+        lines += &format!("route add default via {gateway} dev eth0\n");
+    }
+    node.ip_batch(&lines).await
 }
 
 // --- the agent from outside ---

@@ -6,8 +6,9 @@ use kapi::annotations::GatewayMode;
 
 use super::Agent;
 use super::pass::{Pass, Stop};
-use crate::addresses::{Excluded, host_cidrs};
+use crate::addresses::{Excluded, host_cidrs, is_usable};
 use crate::error::NodeError;
+use crate::fault::Job;
 use crate::gateway::takeover::{self, Next};
 use crate::gateway::{self, Bridge, Ports, apply, flows, host, nft};
 use crate::host_view::{self, HostView};
@@ -33,16 +34,21 @@ impl Agent {
         &self,
         pass: &mut Pass,
         uplink: &Result<Uplink, String>,
+        view: &HostView,
     ) -> Result<bool, Stop> {
         if self.settings.gateway.mode == GatewayMode::Disabled {
             return Ok(false);
         }
         // One without an address of its own is nobody's way out yet.
         let plain = uplink.as_ref().ok().filter(|uplink| !uplink.is_bridge && !uplink.addresses.is_empty());
-        let unfinished = self.replica.read(ovs::unfinished_takeover);
-        let Some(card) = unfinished.or_else(|| plain.map(|uplink| uplink.device.clone())) else {
-            return Ok(false);
-        };
+        let card = self
+            .replica
+            .read(ovs::unfinished_takeover)
+            .or_else(|| plain.map(|uplink| uplink.device.clone()))
+            .or_else(|| {
+                self.replica.read(takeover::taken_cards).into_iter().find(|card| has_address(view, card))
+            });
+        let Some(card) = card else { return Ok(false) };
         let mut wrote = false;
         for _ in 0..MAX_ROUNDS {
             let Some(view) = takeover::observe(&self.replica, &self.handle, &card)? else { return Ok(wrote) };
@@ -52,6 +58,7 @@ impl Agent {
                 Next::Wait(step) => return Err(Stop::Await(Awaited::Bridge { card, step })),
             };
             for step in &steps {
+                self.settings.before_step_of(Job::Takeover);
                 takeover::apply(&self.replica, &self.handle, &view, step).await?;
             }
             wrote = true;
@@ -169,4 +176,9 @@ impl Agent {
         let remote = self.remote.borrow();
         Some(remote.as_ref()?.values().flatten().copied().collect())
     }
+}
+
+/// Whether a network card that is a bridge's port has been given an address, which works nowhere but on the bridge.
+fn has_address(view: &HostView, card: &str) -> bool {
+    view.addresses.iter().any(|address| address.interface == card && is_usable(address.net.addr()))
 }

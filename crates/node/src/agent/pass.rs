@@ -131,7 +131,7 @@ impl Agent {
             Ok::<_, NodeError>((view, uplink))
         };
         let (mut view, mut uplink) = look().await?;
-        if self.take_over(pass, &uplink).await? {
+        if self.take_over(pass, &uplink, &view).await? {
             (view, uplink) = look().await?;
         }
         let encap_ips = facts::encap_ips(&self.settings, &node, &uplink);

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::host::addr::AddrFlags;
+use ::host::addr::{AddrFlags, Lifetime};
 use ::host::{Error, Handle, route, rule, sysctl};
 use net::Mac;
 use tokio::io::AsyncWriteExt;
@@ -309,7 +309,8 @@ fn one(handle: &Handle, device: &str, index: u32, change: &Change) -> Result<(),
         }
         Change::TxChecksumOff => handle.set_tx_checksum(device, false),
         Change::AddAddress(address) => {
-            let flags = AddrFlags { nodad: true, deprecated: address.deprecated, ..AddrFlags::default() };
+            let lifetime = if address.deprecated { Lifetime::DEPRECATED } else { Lifetime::default() };
+            let flags = AddrFlags { nodad: true, lifetime, ..AddrFlags::default() };
             handle.replace_address(index, address.net, flags)
         }
         Change::ReplaceRoute(route) => handle.replace_route(&kernel_route(route, index, BOOT)),

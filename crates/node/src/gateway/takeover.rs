@@ -6,6 +6,8 @@
 //! What is to be moved is first written into the bridge's row, in the transaction that makes the bridge. Every later step
 //! follows from what is saved and what there is, so whoever starts after a crash goes on where the last one ended. At
 //! each step the node can be reached: the card's addresses go only when the bridge has them and the card is its port.
+//! Addresses that appear on the card later, because a DHCP client renews them there or the machine was started anew, move
+//! likewise and last as long as whoever gave them says.
 
 mod apply;
 mod plan;
@@ -16,6 +18,7 @@ use ipnet::IpNet;
 use net::Mac;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::apply::taken_cards;
 pub use self::apply::{apply, observe, observe_undo, take_back};
 pub use self::plan::{Next, next, undo};
 
@@ -30,6 +33,43 @@ pub fn bridge_name(card: &str) -> Option<String> {
     (name.len() <= NAME_MAX).then_some(name)
 }
 
+/// An address that moves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Address {
+    /// Address and prefix length.
+    pub net: IpNet,
+    /// Seconds until it expires, as a DHCP client or a router said; none is never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid: Option<u32>,
+    /// Seconds until it is no source address any more; none is never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preferred: Option<u32>,
+    /// The route to its prefix is somebody's own, and moves as such.
+    #[serde(default)]
+    pub noprefixroute: bool,
+}
+
+impl Address {
+    /// Whether it will be there longer.
+    fn outlives(&self, other: &Address) -> bool {
+        let until = |address: &Address| address.valid.unwrap_or(u32::MAX);
+        until(self) > until(other)
+    }
+}
+
+/// One of several ways of a route.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hop {
+    /// Next hop; none is on-link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<IpAddr>,
+    /// Another interface, which it keeps; none is the one that moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other: Option<String>,
+    /// Weight among them, 1 and up.
+    pub weight: u16,
+}
+
 /// A route that moves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
@@ -38,6 +78,9 @@ pub struct Route {
     /// Next hop; none is on-link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
+    /// Several ways; empty for the usual single one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hops: Vec<Hop>,
     /// Source address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub src: Option<IpAddr>,
@@ -64,7 +107,9 @@ impl Route {
 
     /// Whether packets go the same way.
     fn same_way(&self, other: &Route) -> bool {
-        self.same_place(other) && (self.gateway, self.src, self.mtu) == (other.gateway, other.src, other.mtu)
+        self.same_place(other)
+            && (self.gateway, self.src, self.mtu, &self.hops)
+                == (other.gateway, other.src, other.mtu, &other.hops)
     }
 }
 
@@ -76,7 +121,7 @@ pub struct Saved {
     /// Its MAC, which the bridge takes over.
     pub mac: Mac,
     /// Addresses in their order.
-    pub addresses: Vec<IpNet>,
+    pub addresses: Vec<Address>,
     /// Routes, on-link ones first.
     pub routes: Vec<Route>,
     /// Permanent neighbours.
@@ -91,11 +136,17 @@ pub struct Device {
     /// Administratively up.
     pub up: bool,
     /// Its addresses that other hosts can use.
-    pub addresses: Vec<IpNet>,
+    pub addresses: Vec<Address>,
     /// Unicast routes through it that somebody installed.
     pub routes: Vec<Route>,
     /// Permanent neighbours on it.
     pub neighbours: Vec<(IpAddr, Mac)>,
+}
+
+impl Device {
+    fn address(&self, net: &IpNet) -> Option<&Address> {
+        self.addresses.iter().find(|address| address.net == *net)
+    }
 }
 
 /// The bridge's row.
@@ -140,8 +191,8 @@ pub enum Step {
     Save(Saved),
     /// Set an interface up.
     Up(Side),
-    /// Add an address.
-    AddAddress(Side, IpNet),
+    /// Add an address, or let it last longer.
+    AddAddress(Side, Address),
     /// Add a permanent neighbour.
     AddNeighbour(Side, IpAddr, Mac),
     /// Make the card a port of the bridge.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ::host::addr::AddrFlags;
+use ::host::addr::{AddrFlags, Lifetime};
 use ::host::link::{Link, LinkChange};
 use ::host::{Error, Handle, route};
 use ipnet::IpNet;
@@ -10,14 +10,17 @@ use net::Mac;
 use ovsdb::{Cache, Replica};
 use tracing::info;
 
-use super::{Device, Route, Side, Step, View, bridge_name};
+use super::{Address, Device, Hop, Route, Side, Step, View, bridge_name};
 use crate::addresses::is_usable;
 use crate::error::NodeError;
+use crate::fault::Job;
 use crate::ovs;
 use crate::settings::Settings;
 
 /// Routes the kernel makes for an address, and takes away with it.
 const KERNEL: u8 = 2;
+/// The table of the host's own addresses.
+const TABLE_LOCAL: u32 = 255;
 /// Ordinary routes.
 const UNICAST: u8 = 1;
 
@@ -67,18 +70,32 @@ fn look(replica: &Replica, handle: &Handle, card: &str, except: &[IpNet]) -> Res
 fn device(handle: &Handle, link: &Link, except: &[IpNet]) -> Result<Device, Error> {
     let ours = |ip: IpAddr| except.iter().any(|range| range.contains(&ip));
     let addresses = handle.addresses(Some(link.index))?;
-    let addresses = addresses.iter().filter(|a| a.index == link.index).map(|a| a.net);
+    let addresses: Vec<Address> = addresses
+        .iter()
+        .filter(|a| a.index == link.index && is_usable(a.net.addr()) && !ours(a.net.addr()))
+        .map(|a| Address {
+            net: a.net,
+            valid: a.lifetime.valid,
+            preferred: a.lifetime.preferred,
+            noprefixroute: a.has_no_prefix_route(),
+        })
+        .collect();
+    // Network managers make the routes of prefixes themselves, in the kernel's name.
+    let own_prefix = |dst: &IpNet| addresses.iter().any(|a| a.noprefixroute && a.net.trunc() == *dst);
+    let links = handle.links()?;
     let routes = handle.routes(None)?;
     let routes = routes.iter().filter(|r| {
-        r.oif == Some(link.index) && r.kind == UNICAST && r.proto != KERNEL && is_own_business(&r.dst)
+        let through = r.oif == Some(link.index) || r.nexthops.iter().any(|hop| hop.oif == Some(link.index));
+        let somebodys = r.proto != KERNEL || own_prefix(&r.dst);
+        through && r.kind == UNICAST && somebodys && is_own_business(&r.dst) && r.table != TABLE_LOCAL
     });
     let neighbours = handle.neighbours(Some(link.index))?;
     let neighbours = neighbours.iter().filter(|n| n.permanent && !n.ip.is_multicast() && !ours(n.ip));
     Ok(Device {
         index: link.index,
         up: link.up,
-        addresses: addresses.filter(|net| is_usable(net.addr()) && !ours(net.addr())).collect(),
-        routes: routes.filter(|r| !leads_to(r, &ours)).map(saved_route).collect(),
+        routes: routes.filter(|r| !leads_to(r, &ours)).map(|r| saved_route(r, link.index, &links)).collect(),
+        addresses,
         neighbours: neighbours.filter_map(|n| Some((n.ip, Mac(n.mac?)))).collect(),
     })
 }
@@ -94,8 +111,15 @@ fn is_own_business(dst: &IpNet) -> bool {
     dst.prefix_len() == 0 || is_usable(dst.addr())
 }
 
-fn saved_route(route: &route::Route) -> Route {
+fn saved_route(route: &route::Route, index: u32, links: &[Link]) -> Route {
+    let name = |oif: Option<u32>| links.iter().find(|link| Some(link.index) == oif).map(|l| l.name.clone());
+    let hop = |hop: &route::NextHop| Hop {
+        gateway: hop.gateway,
+        other: if hop.oif == Some(index) { None } else { name(hop.oif) },
+        weight: hop.weight,
+    };
     Route {
+        hops: route.nexthops.iter().map(hop).collect(),
         dst: route.dst,
         gateway: route.gateway,
         src: route.src,
@@ -107,8 +131,20 @@ fn saved_route(route: &route::Route) -> Route {
     }
 }
 
-fn kernel_route(route: &Route, index: u32, proto: u8) -> route::Route {
-    route::Route {
+fn kernel_route(handle: &Handle, route: &Route, index: u32, proto: u8) -> Result<route::Route, Error> {
+    let mut nexthops = Vec::new();
+    for hop in &route.hops {
+        let oif = match &hop.other {
+            None => index,
+            // An interface that has gone since takes its ways with it.
+            Some(name) => match handle.link(name)? {
+                Some(link) => link.index,
+                None => continue,
+            },
+        };
+        nexthops.push(route::NextHop { gateway: hop.gateway, oif: Some(oif), weight: hop.weight });
+    }
+    Ok(route::Route {
         gateway: route.gateway,
         src: route.src,
         metric: route.metric,
@@ -116,9 +152,10 @@ fn kernel_route(route: &Route, index: u32, proto: u8) -> route::Route {
         table: route.table,
         proto,
         onlink: route.onlink,
-        oif: Some(index),
+        oif: nexthops.is_empty().then_some(index),
+        nexthops,
         ..route::Route::to(route.dst)
-    }
+    })
 }
 
 /// Does one step.
@@ -164,13 +201,18 @@ fn on_host(handle: &Handle, view: &View, step: &Step) -> Result<(), Error> {
         Step::Up(side) => {
             handle.set_link(index(side)?, &LinkChange { up: Some(true), ..LinkChange::default() })
         }
-        Step::AddAddress(side, net) => {
-            let flags = AddrFlags { nodad: true, ..AddrFlags::default() };
-            handle.replace_address(index(side)?, *net, flags)
+        Step::AddAddress(side, address) => {
+            let lifetime = Lifetime { valid: address.valid, preferred: address.preferred };
+            let flags = AddrFlags { nodad: true, lifetime, noprefixroute: address.noprefixroute };
+            handle.replace_address(index(side)?, address.net, flags)
         }
         Step::AddNeighbour(side, ip, mac) => handle.replace_neighbour(index(side)?, *ip, mac.0),
-        Step::MoveRoute(side, route) => handle.replace_route(&kernel_route(route, index(side)?, route.proto)),
-        Step::RemoveRoute(side, route) => gone(handle.delete_route(&kernel_route(route, index(side)?, 0))),
+        Step::MoveRoute(side, route) => {
+            handle.replace_route(&kernel_route(handle, route, index(side)?, route.proto)?)
+        }
+        Step::RemoveRoute(side, route) => {
+            gone(handle.delete_route(&kernel_route(handle, route, index(side)?, 0)?))
+        }
         Step::RemoveAddress(side, net) => gone(handle.delete_address(index(side)?, *net)),
         Step::RemoveNeighbour(side, ip) => gone(handle.delete_neighbour(index(side)?, *ip)),
         Step::Save(_) | Step::Attach | Step::Forget | Step::RemoveBridge => Ok(()),
@@ -192,7 +234,7 @@ fn describe(card: &str, bridge: &str, step: &Step) -> String {
     match step {
         Step::Save(_) => format!("make bridge {bridge} for {card}"),
         Step::Up(side) => format!("set {} up", on(side)),
-        Step::AddAddress(side, net) => format!("add address {net} to {}", on(side)),
+        Step::AddAddress(side, address) => format!("add address {} to {}", address.net, on(side)),
         Step::AddNeighbour(side, ip, _) => format!("add neighbour {ip} to {}", on(side)),
         Step::Attach => format!("make {card} a port of {bridge}"),
         Step::MoveRoute(side, route) => format!("move route {} to {}", route.dst, on(side)),
@@ -209,6 +251,7 @@ pub async fn take_back(replica: &Replica, handle: &Handle, settings: &Settings) 
     for card in replica.read(taken_cards) {
         let Some(view) = observe_undo(replica, handle, &card, settings)? else { continue };
         for step in super::undo(&view) {
+            settings.before_step_of(Job::Undo);
             apply(replica, handle, &view, &step).await?;
         }
     }
@@ -216,7 +259,7 @@ pub async fn take_back(replica: &Replica, handle: &Handle, settings: &Settings) 
 }
 
 /// Cards whose bridge was made by us, or by the reference.
-fn taken_cards(cache: &Cache) -> Vec<String> {
+pub(crate) fn taken_cards(cache: &Cache) -> Vec<String> {
     cache
         .rows("Bridge")
         .filter_map(|row| {

@@ -17,7 +17,7 @@ pub enum Next {
 pub fn next(view: &View) -> Next {
     let row = view.row.as_ref();
     let Some(saved) = row.and_then(|row| row.saved.as_ref()) else {
-        if row.is_some_and(|row| row.has_card) {
+        if row.is_some_and(|row| row.has_card) && view.card.addresses.is_empty() {
             return Next::Done;
         }
         return Next::Do(vec![Step::Save(save(view))]);
@@ -27,7 +27,7 @@ pub fn next(view: &View) -> Next {
     if !bridge.up {
         steps.push(Step::Up(Side::Bridge));
     }
-    copy(&mut steps, Side::Bridge, bridge, saved);
+    copy(&mut steps, Side::Bridge, bridge, &view.card, saved);
     let Some(row) = row.filter(|row| row.has_card) else {
         steps.push(Step::Attach);
         return Next::Do(steps);
@@ -68,7 +68,7 @@ pub fn undo(view: &View) -> Vec<Step> {
     if !view.card.up {
         steps.push(Step::Up(Side::Card));
     }
-    copy(&mut steps, Side::Card, &view.card, &there);
+    copy(&mut steps, Side::Card, &view.card, bridge, &there);
     steps.extend(there.routes.into_iter().map(|route| Step::MoveRoute(Side::Card, route)));
     steps.push(Step::RemoveBridge);
     steps
@@ -77,7 +77,7 @@ pub fn undo(view: &View) -> Vec<Step> {
 fn save(view: &View) -> Saved {
     let mut routes = view.card.routes.clone();
     // A next hop can be named once the route to it is there.
-    routes.sort_by_key(|route| route.gateway.is_some());
+    routes.sort_by_key(|route| route.gateway.is_some() || !route.hops.is_empty());
     Saved {
         card: view.card_name.clone(),
         mac: view.mac,
@@ -87,10 +87,15 @@ fn save(view: &View) -> Saved {
     }
 }
 
-fn copy(steps: &mut Vec<Step>, side: Side, device: &Device, saved: &Saved) {
-    let missing = saved.addresses.iter().filter(|net| !device.addresses.contains(net));
-    steps.extend(missing.map(|net| Step::AddAddress(side, *net)));
-    let missing = saved.neighbours.iter().filter(|neighbour| !device.neighbours.contains(neighbour));
+fn copy(steps: &mut Vec<Step>, side: Side, to: &Device, from: &Device, saved: &Saved) {
+    for saved in &saved.addresses {
+        // Time has passed since it was written down.
+        let newest = from.address(&saved.net).unwrap_or(saved);
+        if to.address(&saved.net).is_none_or(|there| newest.outlives(there)) {
+            steps.push(Step::AddAddress(side, newest.clone()));
+        }
+    }
+    let missing = saved.neighbours.iter().filter(|neighbour| !to.neighbours.contains(neighbour));
     steps.extend(missing.map(|(ip, mac)| Step::AddNeighbour(side, *ip, *mac)));
 }
 
@@ -98,21 +103,23 @@ fn leave(steps: &mut Vec<Step>, side: Side, device: &Device, saved: &Saved) {
     // What the kernel replaced in place is gone already; of IPv6 it may keep both.
     let left = device.routes.iter().filter(|route| saved.routes.iter().any(|moved| moved.same_place(route)));
     steps.extend(left.cloned().map(|route| Step::RemoveRoute(side, route)));
-    let left = device.addresses.iter().filter(|net| saved.addresses.contains(net));
-    steps.extend(left.map(|net| Step::RemoveAddress(side, *net)));
+    let saved_nets = || saved.addresses.iter().map(|address| address.net);
+    let left = device.addresses.iter().filter(|address| saved_nets().any(|net| net == address.net));
+    steps.extend(left.map(|address| Step::RemoveAddress(side, address.net)));
     let left = device.neighbours.iter().filter(|neighbour| saved.neighbours.contains(neighbour));
     steps.extend(left.map(|(ip, _)| Step::RemoveNeighbour(side, *ip)));
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BridgeRow, Route};
+    use super::super::{Address, BridgeRow, Route};
     use super::*;
 
     fn route(dst: &str, gateway: Option<&str>) -> Route {
         Route {
             dst: dst.parse().unwrap(),
             gateway: gateway.map(|ip| ip.parse().unwrap()),
+            hops: vec![],
             src: None,
             metric: None,
             mtu: None,
@@ -122,6 +129,10 @@ mod tests {
         }
     }
 
+    fn address(net: &str, valid: Option<u32>) -> Address {
+        Address { net: net.parse().unwrap(), valid, preferred: valid, noprefixroute: false }
+    }
+
     fn plain_card() -> View {
         View {
             card_name: "eth0".into(),
@@ -129,7 +140,7 @@ mod tests {
             card: Device {
                 index: 1,
                 up: true,
-                addresses: vec!["172.18.0.1/24".parse().unwrap(), "172.18.0.7/24".parse().unwrap()],
+                addresses: vec![address("172.18.0.1/24", None), address("172.18.0.7/24", Some(600))],
                 routes: vec![route("0.0.0.0/0", Some("172.18.0.254")), route("10.9.0.0/16", None)],
                 neighbours: vec![],
             },
@@ -153,7 +164,11 @@ mod tests {
                 view.bridge = Some(Device { index: 2, ..Device::default() });
             }
             Step::Up(side) => device(view, side).up = true,
-            Step::AddAddress(side, net) => device(view, side).addresses.push(net),
+            Step::AddAddress(side, address) => {
+                let addresses = &mut device(view, side).addresses;
+                addresses.retain(|there| there.net != address.net);
+                addresses.push(address);
+            }
             Step::AddNeighbour(side, ip, mac) => device(view, side).neighbours.push((ip, mac)),
             Step::Attach => {
                 let row = view.row.as_mut().unwrap();
@@ -166,7 +181,9 @@ mod tests {
                 device(view, side).routes.push(route);
             }
             Step::RemoveRoute(side, route) => device(view, side).routes.retain(|there| *there != route),
-            Step::RemoveAddress(side, net) => device(view, side).addresses.retain(|there| *there != net),
+            Step::RemoveAddress(side, net) => {
+                device(view, side).addresses.retain(|there| there.net != net);
+            }
             Step::RemoveNeighbour(side, ip) => device(view, side).neighbours.retain(|there| there.0 != ip),
             Step::Forget => view.row.as_mut().unwrap().saved = None,
             Step::RemoveBridge => (view.row, view.bridge) = (None, None),
@@ -242,6 +259,35 @@ mod tests {
         view.bridge = Some(Device::default());
         drive(&mut view, usize::MAX);
         assert_moved(&view);
+    }
+
+    #[test]
+    fn a_start_after_an_undo_that_was_broken_off_moves_everything_again() {
+        let mut moved = plain_card();
+        drive(&mut moved, usize::MAX);
+        let all = undo(&moved).len();
+        assert!(all > 4);
+        for crash in 0..all {
+            let mut view = moved.clone();
+            for step in undo(&view).iter().take(crash) {
+                perform(&mut view, step);
+            }
+            drive(&mut view, usize::MAX);
+            assert_moved(&view);
+        }
+    }
+
+    #[test]
+    fn an_address_renewed_on_the_card_lasts_longer_on_the_bridge() {
+        let mut view = plain_card();
+        drive(&mut view, usize::MAX);
+        view.bridge.as_mut().unwrap().addresses[1].valid = Some(100);
+        view.card.addresses = vec![address("172.18.0.7/24", Some(600))];
+        drive(&mut view, usize::MAX);
+        assert_moved(&view);
+        view.card.addresses = vec![address("172.18.0.1/24", Some(600))];
+        drive(&mut view, usize::MAX);
+        assert_eq!(view.bridge.unwrap().addresses[0].valid, None, "what lasts for ever keeps doing so");
     }
 
     #[test]
