@@ -21,11 +21,16 @@ type Role = Pin<Box<dyn Future<Output = anyhow::Result<()>>>>;
 ///
 /// # Errors
 /// When a role cannot go on.
-pub(crate) async fn run(config: Config, telemetry: Telemetry, stop: CancellationToken) -> anyhow::Result<()> {
+pub(crate) async fn run(
+    mut config: Config,
+    telemetry: Telemetry,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
     if let Some(name) = &config.roles.cleanup_node {
         return cleanup(&config, name).await;
     }
     let mut roles: Vec<Role> = Vec::new();
+    fit_mtu(&mut config)?;
     if let Some(identity) = &config.roles.cluster_manager {
         roles.push(cluster_manager(&config, identity, &telemetry, &stop).await?);
     } else {
@@ -39,6 +44,23 @@ pub(crate) async fn run(config: Config, telemetry: Telemetry, stop: Cancellation
         }
     }
     ended
+}
+
+/// Where nobody gave the MTU of pods, makes it one that the node's network carries. Controller and agent need the same.
+fn fit_mtu(config: &mut Config) -> anyhow::Result<()> {
+    let given = config.origin("mtu") != Some(&config::Origin::Default);
+    let Some(name) = config.roles.node.as_deref().filter(|_| !given) else { return Ok(()) };
+    let settings = settings::node(config, name)?;
+    let view = host::Handle::open().and_then(|handle| node::host_view::observe(&handle));
+    let fits = node::mtu::fitting(&settings, &view.context("cannot read the interfaces of this node")?);
+    if fits != config.default.mtu {
+        tracing::warn!(
+            mtu = fits,
+            "the node's network has no room for the usual MTU of pods; using less, unless --mtu says otherwise"
+        );
+        config.default.mtu = fits;
+    }
+    Ok(())
 }
 
 async fn cluster_manager(

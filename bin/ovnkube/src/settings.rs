@@ -183,6 +183,7 @@ fn gateway(config: &Config) -> node::Gateway {
         vlan_id: gateway.vlan_id.unwrap_or_default(),
         node_port: gateway.nodeport,
         disable_packet_mtu_check: gateway.disable_pkt_mtu_check,
+        disable_forwarding: gateway.disable_forwarding,
         egress_ip: config.features.egress_ip,
         egress_service: config.features.egress_service,
         snat_per_pod: gateway.disable_snat_multiple_gws,

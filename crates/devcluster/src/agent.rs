@@ -29,6 +29,10 @@ pub struct AgentOptions {
     pub cluster_subnets: Option<String>,
     /// `--gateway-interface`.
     pub gateway_interface: String,
+    /// `--mtu`; none leaves it to the program.
+    pub mtu: Option<u32>,
+    /// `--encap-ip` with the node's address; otherwise the program finds it.
+    pub encap_ip: bool,
     /// `--loglevel`.
     pub log_level: u8,
     /// More flags for every process.
@@ -56,6 +60,8 @@ impl Default for AgentOptions {
             gateway_mode: "shared".to_owned(),
             gateway_interface,
             cluster_subnets: None,
+            mtu: Some(1342),
+            encap_ip: true,
             log_level: 4,
             extra: Vec::new(),
         }
@@ -105,9 +111,7 @@ impl Agents {
         args.extend(common(&self.options, &self.cluster_flags, &self.access));
         args.extend([
             format!("--gateway-interface={}", self.options.gateway_interface),
-            "--mtu=1342".to_owned(),
             "--nodeport".to_owned(),
-            format!("--encap-ip={}", node.address()),
             "--metrics-bind-address".to_owned(),
             "127.0.0.1:9410".to_owned(),
             "--ovn-metrics-bind-address".to_owned(),
@@ -119,6 +123,8 @@ impl Agents {
             "--logfile".to_owned(),
             "/var/log/ovn-kubernetes/ovnkube.log".to_owned(),
         ]);
+        args.extend(self.options.mtu.map(|mtu| format!("--mtu={mtu}")));
+        args.extend(self.options.encap_ip.then(|| format!("--encap-ip={}", node.address())));
         program(&self.prefix, node, args, "ovnkube")
     }
 

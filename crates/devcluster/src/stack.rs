@@ -82,6 +82,15 @@ impl Stack {
         agents.start_node(&node).await.map(drop)
     }
 
+    /// Ends all of our programs and starts them with other command lines.
+    pub async fn restart_agents(&mut self, options: AgentOptions) -> Result<()> {
+        let agents = self.agents.take().context("our programs were not started")?;
+        for process in agents.nodes.values().chain([&agents.manager]) {
+            process.terminate().await?;
+        }
+        self.start_agents(options).await.map(drop)
+    }
+
     /// The runner of a node.
     pub fn runner(&self, node: &str) -> Result<&Runner> {
         self.runners.get(node).with_context(|| format!("there is no {node}"))

@@ -1,4 +1,5 @@
-//! The node's own bridge: made out of a plain network card and undone, with the program killed at every step of either.
+//! The node's own bridge: made out of a plain network card and undone, with the program killed at every step of either;
+//! and with gateways switched on, off and to another mode, after which nothing of the earlier one is left.
 
 #[path = "common/lab.rs"]
 #[allow(dead_code, reason = "each test file uses a part")]
@@ -7,8 +8,10 @@ mod lab;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use devcluster::{AgentOptions, ApiChoice, Cluster, Exit, Families, Node, Program, Stack};
-use lab::{eventually, ready, run, without_bridge};
+use devcluster::{
+    AgentOptions, ApiChoice, Cluster, Exit, Families, GATEWAY, Node, Program, Stack, mk_namespace,
+};
+use lab::{NAMESPACE, PATIENCE, apply_server, eventually, probe, ready, run, without_bridge};
 
 const SIGKILL: i32 = 9;
 /// More steps than any take-over of such a card has.
@@ -209,4 +212,138 @@ fn killed_at_any_step_of_the_take_over_or_of_its_undoing_the_next_start_finishes
         }
         bail!("there is no end to the steps")
     })
+}
+
+/// What can be configured about the way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Setting {
+    Shared,
+    Local,
+    Off,
+    OtherMasquerade,
+}
+
+impl Setting {
+    fn options(self) -> AgentOptions {
+        let mode = match self {
+            Setting::Local => "local",
+            Setting::Off => "",
+            Setting::Shared | Setting::OtherMasquerade => "shared",
+        };
+        let ranges =
+            ["--gateway-v4-masquerade-subnet=169.254.64.0/20", "--gateway-v6-masquerade-subnet=fd70::/112"];
+        let extra = ranges.iter().filter(|_| self == Setting::OtherMasquerade).map(ToString::to_string);
+        AgentOptions { gateway_mode: mode.to_owned(), extra: extra.collect(), ..AgentOptions::default() }
+    }
+}
+
+/// All that a setting leaves on a node: Northbound rows, flows, firewall, addresses, routes, rules, neighbours, mappings.
+async fn traces(node: &Node) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    for row in lab::northbound(node).await? {
+        // What OVN counts and notes down itself.
+        let noted =
+            ["nb_cfg", "nb_cfg_timestamp", "sb_cfg", "sb_cfg_timestamp", "hv_cfg", "hv_cfg_timestamp", "up"];
+        let columns = row.columns().filter(|(column, _)| !noted.contains(&column.name.as_ref()));
+        let texts: Vec<String> =
+            columns.map(|(column, value)| format!("{}={value:?}", column.name)).collect();
+        if row.table() != "NB_Global" {
+            all.push(format!("{} {} {}", row.table(), row.uuid(), texts.join(" ")));
+        }
+    }
+    let dump = ["ovs-ofctl", "-O", "OpenFlow13", "--no-stats", "--names", "--sort", "dump-flows", "breth0"];
+    let firewall = ["nft", "list", "table", "inet", "ovn-kubernetes"];
+    let mapping = ["ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings"];
+    let mut texts = vec![node.ovn(&dump).await?, node.exec(&firewall).await?];
+    texts.push(node.ovn(&mapping).await.unwrap_or_else(|_| "no mapping".to_owned()));
+    for command in [
+        "ip -o addr show",
+        "ip route show table all",
+        "ip -6 route show table all",
+        "ip rule",
+        "ip -6 rule",
+        "ip neigh show nud permanent",
+        "ip -6 neigh show nud permanent",
+    ] {
+        texts.push(node.exec(&command.split(' ').collect::<Vec<_>>()).await?);
+    }
+    for line in texts.iter().flat_map(|text| text.lines()) {
+        // Interfaces of the switch itself come and go; what the kernel numbers has other numbers.
+        let passing = ["ovs-netdev", "genev_sys", "linkdown", "multicast ff00", "ff02::"];
+        if !passing.iter().any(|word| line.contains(word)) {
+            let words = line.split_whitespace();
+            all.push(words.skip_while(|word| word.ends_with(':')).collect::<Vec<_>>().join(" "));
+        }
+    }
+    all.sort();
+    all.dedup();
+    Ok(all)
+}
+
+async fn node_with(setting: Setting) -> Result<Stack> {
+    let cluster = Cluster::builder().nodes(1).families(Families::Dual).start().await?;
+    let mut stack = Stack::without_agents(cluster, ApiChoice::Any).await?;
+    stack.start_agents(setting.options()).await?;
+    ready(stack.cluster().node(1)).await?;
+    Ok(stack)
+}
+
+#[test]
+fn nothing_of_an_earlier_setting_stays_after_a_switch() -> Result<()> {
+    run(async {
+        let mut fresh = std::collections::BTreeMap::new();
+        for setting in [Setting::Local, Setting::Off, Setting::OtherMasquerade, Setting::Shared] {
+            let stack = node_with(setting).await?;
+            fresh.insert(setting, settled(stack.cluster().node(1)).await?);
+            stack.stop().await?;
+        }
+        let mut stack = node_with(Setting::Shared).await?;
+        let node = stack.cluster().node(1).clone();
+        let switches = [
+            Setting::Local,
+            Setting::Shared,
+            Setting::Off,
+            Setting::Local,
+            Setting::OtherMasquerade,
+            Setting::Off,
+            Setting::OtherMasquerade,
+            Setting::Local,
+            Setting::Off,
+            Setting::Shared,
+        ];
+        for setting in switches {
+            stack.restart_agents(setting.options()).await?;
+            ready(&node).await?;
+            let wanted = &fresh[&setting];
+            eventually(&format!("{setting:?} as on a new node"), async || {
+                let now = traces(&node).await?;
+                let more: Vec<_> = now.iter().filter(|line| !wanted.contains(line)).collect();
+                let missing: Vec<_> = wanted.iter().filter(|line| !now.contains(line)).collect();
+                ensure!(more.is_empty() && missing.is_empty(), "left {more:#?}, missing {missing:#?}");
+                Ok(())
+            })
+            .await?;
+        }
+        stack.apply(&mk_namespace(NAMESPACE)).await?;
+        apply_server(&mut stack, "late", "node1").await?;
+        let pod = stack.running(NAMESPACE, "late", PATIENCE).await?;
+        let serve = [&*probe()?, "serve"].map(str::to_owned).to_vec();
+        let _server = stack.cluster().underlay().spawn(Program { argv: serve, ..Program::default() }).await?;
+        for (address, _) in Families::Dual.on_underlay(GATEWAY) {
+            let argv = [&*probe()?, "tcp", &lab::at(address), "--timeout-ms", "1000"].map(str::to_owned);
+            eventually("the way to the outside", async || pod.exec(&argv).await).await?;
+        }
+        stack.stop().await
+    })
+}
+
+/// The traces once they do not change any more.
+async fn settled(node: &Node) -> Result<Vec<String>> {
+    node.ovn(&["ovn-nbctl", "--timeout=20", "--wait=hv", "sync"]).await?;
+    eventually("the node to come to rest", async || {
+        let (first, second) = (traces(node).await?, traces(node).await?);
+        ensure!(first == second);
+        Ok(second)
+    })
+    .await
 }

@@ -155,7 +155,181 @@ async fn in_and_out(mode: &str, families: Families) -> Result<()> {
     let site = Site::start(mode, families).await?;
     site.everything_is_reached(mode).await?;
     site.too_large_for_a_pod().await?;
+    // What the gateway tells pods and outsiders must not make nodes believe that the way between them is narrow.
+    for (from, to) in [(1, 2), (2, 1)] {
+        for address in site.on_underlay(to) {
+            let way = site.exec(&site.node(from), &["ip", "route", "get", &address.to_string()]).await?;
+            ensure!(!way.contains("mtu"), "node{from}: {way}");
+        }
+    }
     site.stack.stop().await
+}
+
+/// The nodes' network is VLAN 100: their gateway, which is the outside, answers nowhere else.
+async fn into_vlan(cluster: &Cluster) -> Result<()> {
+    let mut lines = "link add link underlay name underlay.100 type vlan id 100\n".to_owned();
+    for (address, length) in cluster.families().on_underlay(GATEWAY) {
+        let nodad = if address.is_ipv6() { " nodad" } else { "" };
+        lines += &format!("address del {address}/{length} dev underlay\n");
+        lines += &format!("address add {address}/{length} dev underlay.100{nodad}\n");
+    }
+    lines += "link set underlay.100 up\n";
+    cluster.underlay().ip_batch(&lines).await?;
+    cluster.underlay().exec(&["ethtool", "-K", "underlay.100", "tx", "off"]).await.map(drop)
+}
+
+#[test]
+fn nodes_in_a_vlan() -> Result<()> {
+    run(async {
+        for (mode, families) in [("shared", Families::Dual), ("local", Families::Dual)] {
+            let cluster = Cluster::builder().nodes(2).families(families).start().await?;
+            into_vlan(&cluster).await?;
+            let extra = vec!["--gateway-vlanid=100".to_owned()];
+            let options = AgentOptions { gateway_mode: mode.to_owned(), extra, ..AgentOptions::default() };
+            let site = Site::on(cluster, options).await?;
+            site.everything_is_reached(mode).await.with_context(|| mode.to_owned())?;
+            site.stack.stop().await?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn the_mtu_follows_from_the_uplink_unless_it_is_given() -> Result<()> {
+    run(async {
+        const NARROW: u32 = 1380;
+        let cluster = Cluster::builder().nodes(2).families(Families::Dual).start().await?;
+        for node in cluster.nodes() {
+            node.exec(&["ip", "link", "set", "eth0", "mtu", &NARROW.to_string()]).await?;
+            eventually("the bridge to be as narrow as its uplink", async || {
+                let link = node.exec(&["ip", "link", "show", "breth0"]).await?;
+                ensure!(link.contains(&format!("mtu {NARROW} ")), "{link}");
+                Ok(())
+            })
+            .await?;
+        }
+        let mut site = Site::on(cluster, AgentOptions { mtu: None, ..AgentOptions::default() }).await?;
+        let link = site.exec(&site.pod(1), &["ip", "link", "show", "eth0"]).await?;
+        ensure!(link.contains("mtu 1302 "), "1380 less 78 for Geneve and IPv6: {link}");
+        let [pod1, pod2] = [0, 1].map(|at: usize| addresses(&site.pods[at]));
+        let probe = probe()?;
+        for address in &pod2 {
+            let full = 1302 - ANSWER - if address.is_ipv4() { 28 } else { 48 };
+            let (target, bytes) = (at(*address), full.to_string());
+            let argv = [&probe, "udp", &target, "--bytes", &bytes, "--tries", "10", "--timeout-ms", "1000"];
+            site.exec(&site.pod(1), &argv).await.with_context(|| format!("{full} bytes, {pod1:?}"))?;
+        }
+        // One that was given and does not fit is refused, with what would.
+        let node = site.stack.cluster().node(1).clone();
+        let agents = site.stack.agents()?;
+        agents.nodes[node.name()].terminate().await?;
+        let mut program = agents.node_program(&node)?;
+        program.argv.push("--mtu=1400".to_owned());
+        program.log = None;
+        let end = node.spawn(program).await?.wait().await?;
+        ensure!(end.code == Some(1), "{end:?}");
+        for part in ["1400", "1380", "1302", "breth0"] {
+            ensure!(end.stderr.contains(part), "{part} is not in {}", end.stderr);
+        }
+        site.stack.stop().await
+    })
+}
+
+#[test]
+fn while_the_mtu_is_migrated_routes_keep_packets_small() -> Result<()> {
+    run(async {
+        let cluster = Cluster::builder().nodes(2).families(Families::Dual).start().await?;
+        let extra = vec!["--routable-mtu=1290".to_owned()];
+        let site = Site::on(cluster, AgentOptions { extra, ..AgentOptions::default() }).await?;
+        let narrow = async |from: &Place, to: &[IpAddr]| {
+            for address in to {
+                let way = site.exec(from, &["ip", "route", "get", &address.to_string()]).await?;
+                ensure!(way.contains("mtu 1290"), "{way}");
+            }
+            Ok::<_, anyhow::Error>(())
+        };
+        let pod2 = addresses(&site.pods[1]);
+        narrow(&site.pod(1), &site.on_underlay(GATEWAY)).await?;
+        narrow(&site.pod(1), &pod2).await?;
+        narrow(&site.node(1), &pod2).await?;
+        let link = site.exec(&site.pod(1), &["ip", "link", "show", "eth0"]).await?;
+        ensure!(link.contains("mtu 1342 "), "what comes in may be larger: {link}");
+        site.everything_is_reached("shared").await?;
+        site.stack.stop().await
+    })
+}
+
+/// Everything that follows from a node's address, once it has changed.
+async fn follows(site: &Site, new: &str, old: &str) -> Result<()> {
+    let node = site.stack.cluster().node(1).clone();
+    eventually(&format!("{new} everywhere"), async || {
+        let object = lab::get(&site.stack, "/api/v1/nodes/node1").await?;
+        for key in ["l3-gateway-config", "host-cidrs", "node-primary-ifaddr", "node-encap-ips"] {
+            let text = object["metadata"]["annotations"][format!("k8s.ovn.org/{key}")].to_string();
+            ensure!(text.contains(new) && !text.contains(old), "{key} is {text}");
+        }
+        let nat = node.ovn(&["ovn-nbctl", "lr-nat-list", "GR_node1"]).await?;
+        ensure!(nat.contains(new) && !nat.contains(old), "{nat}");
+        let encap = ["ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:ovn-encap-ip"];
+        let encap = node.ovn(&encap).await?;
+        ensure!(encap.contains(new), "{encap}");
+        let chassis = node
+            .ovn(&[
+                "ovn-sbctl",
+                "--columns=ip",
+                "find",
+                "Encap",
+                "chassis_name=00000000-0000-4000-8000-000000000001",
+            ])
+            .await?;
+        ensure!(chassis.contains(new) && !chassis.contains(old), "{chassis}");
+        let flows = node.ovn(&["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", "breth0"]).await?;
+        ensure!(flows.contains(new) && !flows.contains(&format!("{old},")), "{flows}");
+        Ok(())
+    })
+    .await
+}
+
+/// A node gets another address: the interface first or the Node object first, and the default route with it.
+#[test]
+fn a_node_that_gets_another_address_is_followed_in_either_order() -> Result<()> {
+    run(async {
+        let cluster = Cluster::builder().nodes(2).families(Families::V4).start().await?;
+        let site = Site::on(cluster, AgentOptions { encap_ip: false, ..AgentOptions::default() }).await?;
+        let node = site.stack.cluster().node(1).clone();
+        let readdress = async |from: &str, to: &str| {
+            let lines = format!(
+                "address add {to}/24 dev breth0\naddress del {from}/24 dev breth0\n\
+                 route replace default via 172.18.0.254 dev breth0\n"
+            );
+            node.ip_batch(&lines).await
+        };
+        let register = async |address: &str| {
+            let object = devcluster::api::mk_node("node1", &[address.parse::<IpAddr>()?]);
+            devcluster::api::apply_status(&site.stack.api().client(), &object).await
+        };
+        let reaches = async |address: &str| {
+            let outside = at(site.on_underlay(GATEWAY)[0]);
+            let probe = probe()?;
+            eventually("the outside sees the new address", async || {
+                let said =
+                    site.exec(&site.pod(1), &[&probe, "tcp", &outside, "--timeout-ms", "1000"]).await?;
+                ensure!(said.contains(&format!("peer={address}:")), "{said}");
+                Ok(())
+            })
+            .await?;
+            lab::all_talk(&site.pods).await
+        };
+        readdress("172.18.0.1", "172.18.0.31").await?;
+        register("172.18.0.31").await?;
+        follows(&site, "172.18.0.31", "172.18.0.1").await?;
+        reaches("172.18.0.31").await?;
+        register("172.18.0.32").await?;
+        readdress("172.18.0.31", "172.18.0.32").await?;
+        follows(&site, "172.18.0.32", "172.18.0.31").await?;
+        reaches("172.18.0.32").await?;
+        site.stack.stop().await
+    })
 }
 
 #[test]

@@ -1,21 +1,20 @@
 //! `--cleanup-node`: takes the agent's things off the machine. Everything is tried; what fails is reported at the end.
 //! Pods' ports, bridges, the chassis id and whatever others put there stay.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
-use host::Handle;
-use ipnet::IpNet;
+use ::host::Handle;
+use net::Dual;
 use ovsdb::{Endpoint, Options, Replica};
 use tokio::time::timeout;
 use tracing::info;
 
 use crate::conf_file;
 use crate::error::NodeError;
-use crate::gateway::apply;
-use crate::gateway::host::{EGRESS_MARK, EGRESS_RULE_PRIORITY};
 use crate::gateway::takeover;
-use crate::mgmt_port::{self, SERVICE_MARK, SERVICE_RULE_PRIORITY, SERVICE_TABLE};
+use crate::gateway::{apply, host};
+use crate::host_plan::{self, HostPlan};
+use crate::mgmt_port;
 use crate::ovs;
 use crate::settings::Settings;
 
@@ -33,7 +32,9 @@ pub async fn cleanup(settings: &Settings) -> Result<(), Vec<NodeError>> {
         Ok(false) => {}
         Err(source) => errors.push(NodeError::File { path, source }),
     }
-    errors.extend(remove_from_host().err());
+    // Both rules: the gateway's would stay behind where its bridge is gone already.
+    let rule_kinds = vec![mgmt_port::SERVICE_RULE, host::EGRESS_RULE];
+    errors.extend(remove_from_host(&HostPlan { rule_kinds, ..mgmt_port::nothing() }).err());
     errors.extend(apply::remove_table(settings).await.err());
     errors.extend(remove_from_database(settings).await.err());
     if errors.is_empty() { Ok(()) } else { Err(errors) }
@@ -41,66 +42,13 @@ pub async fn cleanup(settings: &Settings) -> Result<(), Vec<NodeError>> {
 
 /// Rules name no interface, so they would outlive ours. Routes and neighbours go with the interface, but a database
 /// that does not answer keeps the interface, and then they must not go on attracting traffic.
-fn remove_from_host() -> Result<(), NodeError> {
-    let failed = |error: host::Error| NodeError::Host {
-        what: "remove our routes and rules".to_owned(),
+fn remove_from_host(plan: &HostPlan) -> Result<(), NodeError> {
+    let handle = Handle::open().map_err(|error| NodeError::Host {
+        what: "open a netlink socket".to_owned(),
         reason: error.to_string(),
-    };
-    let handle = Handle::open().map_err(failed)?;
-    for rule in handle.rules().map_err(failed)? {
-        let key = (rule.priority, rule.fwmark, rule.table);
-        let ours = key == (SERVICE_RULE_PRIORITY, Some(SERVICE_MARK), SERVICE_TABLE)
-            || key == (EGRESS_RULE_PRIORITY, Some(EGRESS_MARK), mgmt_port::MAIN_TABLE);
-        if ours {
-            info!(priority = rule.priority, v6 = rule.v6, "removed our rule");
-            ignore_gone(handle.delete_rule(&rule)).map_err(failed)?;
-        }
-    }
-    let Some(link) = handle.link(mgmt_port::NAME).map_err(failed)? else { return Ok(()) };
-    for route in handle.routes(None).map_err(failed)? {
-        if route.oif == Some(link.index) && route.gateway.is_some() {
-            ignore_gone(handle.delete_route(&route)).map_err(failed)?;
-        }
-    }
-    Ok(())
-}
-
-/// Takes the masquerade addresses, and what leads to them, off the gateway bridge.
-fn remove_from_bridge(settings: &Settings, bridge: &str) -> Result<(), NodeError> {
-    let failed = |error: host::Error| NodeError::Host {
-        what: format!("remove our addresses and routes from {bridge}"),
-        reason: error.to_string(),
-    };
-    let handle = Handle::open().map_err(failed)?;
-    let Some(link) = handle.link(bridge).map_err(failed)? else { return Ok(()) };
-    let ranges = [IpNet::from(settings.gateway.masquerade_v4), IpNet::from(settings.gateway.masquerade_v6)];
-    let ours = |ip: IpAddr| ranges.iter().any(|range| range.contains(&ip));
-    for route in handle.routes(Some(mgmt_port::MAIN_TABLE)).map_err(failed)? {
-        let single = route.dst.prefix_len() == route.dst.max_prefix_len();
-        let to_ours = route.gateway.is_some_and(ours) || (single && ours(route.dst.addr()));
-        if route.oif == Some(link.index) && to_ours {
-            ignore_gone(handle.delete_route(&route)).map_err(failed)?;
-        }
-    }
-    for neighbour in handle.neighbours(Some(link.index)).map_err(failed)? {
-        if neighbour.permanent && ours(neighbour.ip) {
-            ignore_gone(handle.delete_neighbour(link.index, neighbour.ip)).map_err(failed)?;
-        }
-    }
-    for address in handle.addresses(Some(link.index)).map_err(failed)? {
-        if address.index == link.index && ours(address.net.addr()) {
-            info!(address = %address.net, bridge, "removed our address");
-            ignore_gone(handle.delete_address(link.index, address.net)).map_err(failed)?;
-        }
-    }
-    Ok(())
-}
-
-fn ignore_gone(result: Result<(), host::Error>) -> Result<(), host::Error> {
-    match result {
-        Err(error) if error.is_not_found() => Ok(()),
-        other => other,
-    }
+    })?;
+    let (_, failures) = host_plan::carry_out(&handle, plan)?;
+    failures.errors.into_iter().next().map_or(Ok(()), Err)
 }
 
 async fn remove_from_database(settings: &Settings) -> Result<(), NodeError> {
@@ -112,7 +60,7 @@ async fn remove_from_database(settings: &Settings) -> Result<(), NodeError> {
     timeout(PATIENCE, replica.ready()).await.map_err(late)?;
     if let Some(bridge) = replica.read(|cache| Some(ovs::mapped_bridge(ovs::root(cache)?)?.to_owned())) {
         apply::remove_flows(settings, &bridge).await?;
-        remove_from_bridge(settings, &bridge)?;
+        remove_from_host(&host::nothing(settings, &bridge, &Dual::default()))?;
     }
     let handle = Handle::open().map_err(|error| NodeError::Host {
         what: "open a netlink socket".to_owned(),

@@ -13,7 +13,8 @@ use tokio::sync::Notify;
 
 use crate::addresses::is_usable;
 use crate::gateway::nft::TABLE;
-use crate::mgmt_port::{MAIN_TABLE, SERVICE_TABLE};
+use crate::host_plan::MAIN_TABLE;
+use crate::mgmt_port::SERVICE_TABLE;
 
 /// Programs of ours that have changed the firewall just now. Cheap to clone; all clones are one.
 #[derive(Debug, Clone, Default)]

@@ -12,6 +12,7 @@ mod encap_port;
 mod error;
 pub mod fault;
 pub mod gateway;
+pub mod host_plan;
 pub mod host_view;
 mod host_watch;
 pub mod kube_feed;

@@ -3,27 +3,21 @@
 //!
 //! ```text
 //!  node-subnets ──▶ Facts ──▶ ovs::port  (port and interface rows on br-int)
-//!                        └──▶ host       (addresses, routes, rule, neighbours, sysctls)  ──▶ apply
+//!                        └──▶ HostPlan   (addresses, routes, rule, neighbours, sysctls)
 //! ```
 //! The interface belongs to the agent alone, so whatever else sits on it is removed; everywhere else only the
 //! named objects are touched.
 
-mod apply;
 mod host;
-mod plan;
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use net::{Mac, nth_address};
 
-pub use self::apply::{Failures, apply};
-pub use self::host::{
-    Desired, MAIN_TABLE, Neighbour, Route, Rule, SERVICE_MARK, SERVICE_RULE_PRIORITY, SERVICE_TABLE, Sysctl,
-};
-pub use self::plan::{Change, Observed, plan};
+pub(crate) use self::host::nothing;
+pub use self::host::{SERVICE_MARK, SERVICE_RULE, SERVICE_TABLE, desired};
 use crate::error::NodeError;
-use crate::settings::Settings;
 
 /// Name of the interface.
 pub const NAME: &str = "ovn-k8s-mp0";
@@ -78,11 +72,6 @@ impl Facts {
     pub fn gateway_for(&self, ip: IpAddr) -> Option<IpAddr> {
         self.gateways.iter().copied().find(|g| g.is_ipv4() == ip.is_ipv4())
     }
-}
-
-/// What the host must look like for these subnets.
-pub fn desired(settings: &Settings, facts: &Facts, userspace_datapath: bool) -> Desired {
-    host::desired(settings, facts, userspace_datapath)
 }
 
 #[cfg(test)]

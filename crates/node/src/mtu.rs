@@ -1,12 +1,15 @@
-//! Does the underlay carry an overlay packet of full size? If not, large packets vanish while small ones pass,
-//! so the agent refuses to start instead.
+//! Does the underlay carry an overlay packet of full size? If not, large packets vanish while small ones pass, so the agent
+//! refuses to start instead, or takes what fits where nobody said how large packets shall be.
 
 use std::net::IpAddr;
 
 use crate::addresses::HostAddress;
 use crate::error::NodeError;
+use crate::host_view::HostView;
 use crate::settings::Settings;
 
+/// The usual MTU of pods where the underlay has room for it.
+pub const USUAL: u32 = 1400;
 /// Bytes Geneve adds to an IPv4-only overlay.
 pub const GENEVE_V4: u32 = 58;
 /// Bytes Geneve adds where the overlay carries IPv6.
@@ -14,11 +17,27 @@ pub const GENEVE_V6: u32 = 78;
 
 /// The least MTU the interface of a tunnel address needs.
 pub fn required(settings: &Settings) -> u32 {
+    settings.mtu + overhead(settings)
+}
+
+fn overhead(settings: &Settings) -> u32 {
     match (settings.encap.none, settings.has_v6()) {
-        (true, _) => settings.mtu,
-        (false, false) => settings.mtu + GENEVE_V4,
-        (false, true) => settings.mtu + GENEVE_V6,
+        (true, _) => 0,
+        (false, false) => GENEVE_V4,
+        (false, true) => GENEVE_V6,
     }
+}
+
+/// The MTU of pods where none was given: the usual one, or less where the interface that tunnels leave by has no room for
+/// it. Never more: pods that run have it, and other nodes need not have this one's network.
+pub fn fitting(settings: &Settings, view: &HostView) -> u32 {
+    let holds = |address: &&HostAddress| settings.encap.ips.contains(&address.net.addr());
+    let of_tunnels = view.addresses.iter().find(holds).map(|address| address.interface.as_str());
+    let named = Some(settings.gateway.interface.as_str()).filter(|name| !name.is_empty());
+    let default = view.default_routes.iter().min_by_key(|route| route.metric);
+    let interface = of_tunnels.or(named).or(default.map(|route| route.interface.as_str()));
+    let mtu = interface.and_then(|interface| view.mtus.get(interface));
+    mtu.map_or(USUAL, |mtu| mtu.saturating_sub(overhead(settings)).min(USUAL))
 }
 
 /// Checks the interface of every tunnel address. An address no interface holds is not an error here: it may sit
@@ -78,6 +97,33 @@ mod tests {
         settings.encap.none = true;
         assert!(check_mtu(&settings, 1400).is_ok());
         assert!(check_mtu(&settings, 1399).is_err());
+    }
+
+    #[test]
+    fn where_none_was_given_the_usual_or_what_fits() {
+        let view = |mtu: u32| HostView {
+            addresses: vec![HostAddress { interface: "eth1".into(), net: "192.0.2.7/24".parse().unwrap() }],
+            mtus: [("eth0".to_owned(), mtu), ("eth1".to_owned(), mtu + 1)].into(),
+            default_routes: vec![crate::uplink::DefaultRoute {
+                interface: "eth0".into(),
+                gateway: "192.0.2.1".parse().unwrap(),
+                metric: 0,
+            }],
+            ..HostView::default()
+        };
+        let mut settings = settings(false);
+        assert_eq!(fitting(&settings, &view(1500)), 1400);
+        assert_eq!(fitting(&settings, &view(9000)), 1400);
+        assert_eq!(fitting(&settings, &view(1458)), 1400);
+        assert_eq!(fitting(&settings, &view(1450)), 1392);
+        settings.cluster_subnets.push("fd00::/48".parse().unwrap());
+        assert_eq!(fitting(&settings, &view(1450)), 1372);
+        settings.encap.ips = vec!["192.0.2.7".parse().unwrap()];
+        assert_eq!(fitting(&settings, &view(1450)), 1373, "tunnels leave by the other interface");
+        settings.encap = crate::Encap { none: true, ips: vec![], ..settings.encap };
+        settings.gateway.interface = "eth1".into();
+        assert_eq!(fitting(&settings, &view(1300)), 1301);
+        assert_eq!(fitting(&settings, &HostView::default()), 1400, "nothing is known yet");
     }
 
     #[test]

@@ -119,6 +119,8 @@ pub struct Gateway {
     pub node_port: bool,
     /// The check for too large packets on the way out is switched off.
     pub disable_packet_mtu_check: bool,
+    /// The node is no router for others: it forwards only what is the cluster's.
+    pub disable_forwarding: bool,
     /// Egress IPs are in use.
     pub egress_ip: bool,
     /// Egress services are in use.
@@ -246,6 +248,7 @@ impl Default for Gateway {
             vlan_id: 0,
             node_port: false,
             disable_packet_mtu_check: false,
+            disable_forwarding: false,
             egress_ip: false,
             egress_service: false,
             snat_per_pod: false,

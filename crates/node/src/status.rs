@@ -46,6 +46,11 @@ pub enum Awaited {
         /// Who has to do what.
         step: &'static str,
     },
+    /// The node's way out of the cluster.
+    Gateway {
+        /// What is missing for it.
+        problem: String,
+    },
     /// The gateway's connection to the integration bridge.
     PatchPort {
         /// The gateway bridge.
@@ -91,6 +96,7 @@ impl fmt::Display for Awaited {
             Awaited::Bridge { card, step } => {
                 write!(f, "{step}, so that {card} becomes the gateway's uplink")
             }
+            Awaited::Gateway { problem } => write!(f, "the node's way out of the cluster: {problem}"),
             Awaited::PatchPort { bridge } => write!(
                 f,
                 "ovn-controller to connect gateway bridge {bridge} to the integration bridge: are northd and the \

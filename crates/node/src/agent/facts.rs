@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use kapi::annotations::{self as key, GatewayConfig, GatewayMode};
 use kapi::{Meta, Node};
 use net::Dual;
 use ovsdb::Cache;
@@ -25,12 +26,39 @@ pub(super) fn masquerade(settings: &Settings) -> Dual<IpNet> {
     Dual { v4: Some(gateway.masquerade_v4.into()), v6: Some(gateway.masquerade_v6.into()) }
 }
 
+/// What the node was before this start, as its annotations tell: what of it is not wanted any more has to go.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    /// The gateway; none if it had none.
+    pub(super) gateway: Option<GatewayConfig>,
+    /// The masquerade ranges.
+    pub(super) masquerade: Dual<IpNet>,
+}
+
+impl Before {
+    /// An annotation that cannot be read tells nothing.
+    pub(super) fn of(node: &Meta) -> Before {
+        let gateway = GatewayConfig::parse(node).ok().flatten();
+        let masquerade = key::parse_cidr_pair(node, key::MASQUERADE_SUBNET).ok().flatten();
+        Before {
+            gateway: gateway.filter(|gateway| gateway.mode != GatewayMode::Disabled),
+            masquerade: masquerade.unwrap_or_default(),
+        }
+    }
+
+    /// The VLAN of the uplink, 0 for none.
+    pub(super) fn vlan(&self) -> u16 {
+        self.gateway.as_ref().map(|gateway| gateway.vlan_id).unwrap_or_default()
+    }
+}
+
 /// Addresses of the host that are not the host's own.
-pub(super) fn excluded(settings: &Settings, node: &Meta) -> Excluded {
+pub(super) fn excluded(settings: &Settings, node: &Meta, before: &Before) -> Excluded {
     let list = |key| node.annotation(key).and_then(|text| serde_json::from_str::<Vec<IpAddr>>(text).ok());
     let egress_ips =
         [BRIDGE_EGRESS_IPS, SECONDARY_EGRESS_IPS].into_iter().filter_map(list).flatten().collect();
-    Excluded { masquerade: masquerade(settings).iter().copied().collect(), egress_ips }
+    let now = masquerade(settings);
+    Excluded { masquerade: now.iter().chain(before.masquerade.iter()).copied().collect(), egress_ips }
 }
 
 /// The host's way out.

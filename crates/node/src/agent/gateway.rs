@@ -5,13 +5,15 @@ use std::sync::atomic::Ordering;
 use kapi::annotations::GatewayMode;
 
 use super::Agent;
+use super::facts::Before;
 use super::pass::{Pass, Stop};
 use crate::addresses::{Excluded, host_cidrs, is_usable};
 use crate::error::NodeError;
 use crate::fault::Job;
 use crate::gateway::takeover::{self, Next};
-use crate::gateway::{self, Bridge, Ports, apply, flows, host, nft};
-use crate::host_view::{self, HostView};
+use crate::gateway::{self, Bridge, Ports, apply, fdb, flows, host, nft};
+use crate::host_plan;
+use crate::host_view::HostView;
 use crate::mgmt_port::Facts;
 use crate::ovs::{self, PortView};
 use crate::status::Awaited;
@@ -36,11 +38,10 @@ impl Agent {
         uplink: &Result<Uplink, String>,
         view: &HostView,
     ) -> Result<bool, Stop> {
-        if self.settings.gateway.mode == GatewayMode::Disabled {
-            return Ok(false);
-        }
+        let off = self.settings.gateway.mode == GatewayMode::Disabled;
         // One without an address of its own is nobody's way out yet.
-        let plain = uplink.as_ref().ok().filter(|uplink| !uplink.is_bridge && !uplink.addresses.is_empty());
+        let plain = uplink.as_ref().ok();
+        let plain = plain.filter(|uplink| !off && !uplink.is_bridge && !uplink.addresses.is_empty());
         let card = self
             .replica
             .read(ovs::unfinished_takeover)
@@ -68,31 +69,35 @@ impl Agent {
         Err(NodeError::Host { what, reason: "somebody else keeps changing them".to_owned() }.into())
     }
 
-    /// The host's side of the bridge.
-    pub(super) async fn write_gateway_host(&self, pass: &mut Pass, bridge: &Bridge) -> Result<(), NodeError> {
-        let desired = host::desired(&self.settings, bridge);
-        let handle = self.handle.clone();
-        let failed =
-            |reason: String| NodeError::Host { what: format!("set up interface {}", bridge.name), reason };
-        let look = move || {
-            let Some((index, observed)) = host_view::observe_gateway(&handle, &desired)? else {
-                return Ok(None);
-            };
-            let changes = host::plan(&observed, &desired);
-            let failures = apply::host(&handle, &desired.device, index, &changes);
-            Ok(Some((!changes.is_empty(), failures)))
+    /// The bridge that was the gateway and is not any more. One whose address is only missing for the moment stays.
+    pub(super) fn retired_bridge<'a>(&self, bridge: Option<&Bridge>, before: &'a Before) -> Option<&'a str> {
+        let old = before.gateway.as_ref()?.bridge.as_str();
+        let replaced = match bridge {
+            Some(bridge) => bridge.name != old,
+            None => self.settings.gateway.mode == GatewayMode::Disabled,
         };
-        let outcome = tokio::task::spawn_blocking(look).await.map_err(|error| failed(error.to_string()))?;
-        let Some((wrote, failures)) = outcome.map_err(|error: ::host::Error| failed(error.to_string()))?
-        else {
-            return Ok(());
-        };
-        pass.wrote |= wrote;
-        pass.problems.extend(failures.warnings.iter().map(ToString::to_string));
-        let mut errors = failures.errors.into_iter();
-        let first = errors.next();
-        pass.problems.extend(errors.map(|error| error.to_string()));
-        first.map_or(Ok(()), Err)
+        (replaced && !old.is_empty()).then_some(old)
+    }
+
+    /// Takes off the bridge that was the gateway before what only a gateway needs.
+    pub(super) async fn retire_gateway(
+        &mut self,
+        pass: &mut Pass,
+        bridge: Option<&Bridge>,
+        before: &Before,
+    ) -> Result<(), Stop> {
+        let Some(gateway) = &before.gateway else { return Ok(()) };
+        let retired = self.retired_bridge(bridge, before);
+        if let Some(old) = retired {
+            self.in_place.forget_flows();
+            apply::remove_flows(&self.settings, old).await?;
+            self.write_host(pass, host::nothing(&self.settings, old, &before.masquerade)).await?;
+        }
+        let other_vlan = bridge.is_some() && gateway.vlan_id != self.settings.gateway.vlan_id;
+        if let (true, Some(mac)) = (retired.is_some() || other_vlan, gateway.mac) {
+            fdb::unpin(&apply::run_dir(&self.settings), &gateway.bridge, gateway.vlan_id, mac).await;
+        }
+        Ok(())
     }
 
     /// The firewall table. Written once all other nodes and all services are known: a set that is filled later would let through what
@@ -113,6 +118,7 @@ impl Agent {
             remote_nodes: remote_nodes.into_iter().collect(),
             userspace_uplink: userspace
                 .and_then(|bridge| self.replica.read(|cache| ovs::uplink(cache, &bridge.name))),
+            forwards_all_v6: !host_plan::forwards_single_v6(),
         };
         let mut table = nft::desired(&self.settings, &inputs);
         self.services.fill(&mut table);

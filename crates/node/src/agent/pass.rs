@@ -9,12 +9,15 @@ use kube_io::Class;
 use ovsdb::{Op, TxnError};
 use tracing::{debug, info};
 
+use super::facts::Before;
 use super::{Agent, facts};
 use crate::annotations::{self, Edit};
 use crate::error::NodeError;
+use crate::gateway::{Bridge, host};
+use crate::host_plan::{self, HostPlan};
 use crate::host_view::{self, HostView};
 use crate::kube_feed::{OwnNode, key_of};
-use crate::mgmt_port::{self, Desired, Facts};
+use crate::mgmt_port::{self, Facts};
 use crate::ovs::{self, OwnKeys, PortSpec};
 use crate::status::Awaited;
 use crate::{chassis, mtu, ovn_controller};
@@ -123,9 +126,10 @@ impl Agent {
         };
         let userspace = self.replica.read(ovs::userspace_datapath);
         let desired = port.as_ref().map(|facts| mgmt_port::desired(&self.settings, facts, userspace));
-        let excluded = facts::excluded(&self.settings, &node.metadata);
+        let before = Before::of(&node.metadata);
+        let excluded = facts::excluded(&self.settings, &node.metadata, &before);
         let look = async || {
-            let view = self.observe(desired.as_ref()).await?;
+            let view = self.observe().await?;
             let bridges = self.replica.read(ovs::other_bridges);
             let uplink = facts::find_uplink(&self.settings, &node, bridges, &view, &excluded);
             Ok::<_, NodeError>((view, uplink))
@@ -138,18 +142,19 @@ impl Agent {
         mtu::check(&self.settings, &encap_ips, &view.addresses, |name| view.mtus.get(name).copied())?;
 
         let bridge = self.gateway_bridge(&uplink);
-        let mapped = bridge.as_ref().map(|bridge| bridge.name.as_str());
-        self.write_database(pass, &node, port.as_ref(), &encap_ips, mapped).await?;
-        if let Some(desired) = &desired {
-            self.write_host(pass, &view, desired).await?;
+        self.retire_gateway(pass, bridge.as_ref(), &before).await?;
+        self.write_database(pass, &node, port.as_ref(), &encap_ips, bridge.as_ref(), &before).await?;
+        if let Some(desired) = desired {
+            self.write_host(pass, desired).await?;
         }
         if let Some(bridge) = &bridge {
-            self.write_gateway_host(pass, bridge).await?;
+            self.write_host(pass, host::desired(&self.settings, bridge, &before.masquerade)).await?;
         }
         let (facts, problem) = self
             .replica
             .read(|cache| facts::annotations(&self.settings, cache, &view, &excluded, &uplink, &encap_ips));
-        pass.problems.extend(problem.map(|problem| format!("the gateway is not announced: {problem}")));
+        pass.problems
+            .extend(problem.iter().map(|problem| format!("the gateway is not announced: {problem}")));
         let known = self.echo.applied_to(&node);
         self.write_annotations(pass, &node, annotations::plan(&known, &facts)).await?;
 
@@ -170,6 +175,10 @@ impl Agent {
         firewall?;
         self.check_port(&view)?;
         flows?;
+        // A node that has served pods goes on with those it has.
+        if let Some(problem) = problem.filter(|_| !self.started) {
+            return Err(Stop::Await(Awaited::Gateway { problem }));
+        }
         self.check_controller(pass).await
     }
 
@@ -196,11 +205,10 @@ impl Agent {
         }
     }
 
-    async fn observe(&self, desired: Option<&Desired>) -> Result<HostView, NodeError> {
-        let sysctls = desired.map(|desired| desired.sysctls.clone()).unwrap_or_default();
+    async fn observe(&self) -> Result<HostView, NodeError> {
         let handle = self.handle.clone();
         let what = "read the host's interfaces and routes".to_owned();
-        match tokio::task::spawn_blocking(move || host_view::observe(&handle, &sysctls)).await {
+        match tokio::task::spawn_blocking(move || host_view::observe(&handle)).await {
             Ok(Ok(view)) => Ok(view),
             Ok(Err(error)) => Err(NodeError::Host { what, reason: error.to_string() }),
             Err(error) => Err(NodeError::Host { what, reason: error.to_string() }),
@@ -213,7 +221,8 @@ impl Agent {
         node: &Node,
         port: Option<&Facts>,
         encap_ips: &[IpAddr],
-        bridge: Option<&str>,
+        bridge: Option<&Bridge>,
+        before: &Before,
     ) -> Result<(), Stop> {
         let system_id = self.system_id(node)?;
         let keys = OwnKeys { system_id, encap_ips: encap_ips.to_vec() };
@@ -224,7 +233,7 @@ impl Agent {
             mtu: self.settings.mtu,
         });
         for _ in 0..MAX_TRANSACTIONS {
-            let ops = self.plan_database(&keys, port.as_ref(), bridge);
+            let ops = self.plan_database(&keys, port.as_ref(), bridge, before);
             if ops.is_empty() {
                 return Ok(());
             }
@@ -237,13 +246,27 @@ impl Agent {
         Ok(())
     }
 
-    fn plan_database(&self, keys: &OwnKeys, port: Option<&PortSpec>, bridge: Option<&str>) -> Vec<Op> {
+    fn plan_database(
+        &self,
+        keys: &OwnKeys,
+        port: Option<&PortSpec>,
+        bridge: Option<&Bridge>,
+        before: &Before,
+    ) -> Vec<Op> {
+        let retired = self.retired_bridge(bridge, before);
         self.replica.read(|cache| {
             let Some(root) = ovs::root(cache) else { return Vec::new() };
             let mut ops: Vec<Op> = ovs::set_keys(root, &self.settings, keys).into_iter().collect();
+            if let Some(retired) = retired {
+                ops.extend(ovs::set_host_vlan(cache, retired, 0, before.vlan()));
+                if bridge.is_none() && ovs::mapped_bridge(root) == Some(retired) {
+                    ops.extend(ovs::set_mapping(root, None));
+                }
+            }
             if let Some(bridge) = bridge {
-                ops.extend(ovs::set_mapping(root, Some(bridge)));
-                ops.extend(ovs::set_host_vlan(cache, bridge, self.settings.gateway.vlan_id));
+                let vlan = self.settings.gateway.vlan_id;
+                ops.extend(ovs::set_mapping(root, Some(&bridge.name)));
+                ops.extend(ovs::set_host_vlan(cache, &bridge.name, vlan, before.vlan()));
             }
             ops.extend(ovs::ensure_integration_bridge(cache));
             if let Some(port) = port {
@@ -275,19 +298,14 @@ impl Agent {
         Ok(id)
     }
 
-    async fn write_host(&self, pass: &mut Pass, view: &HostView, desired: &Desired) -> Result<(), NodeError> {
-        let Some((index, observed)) = &view.mgmt_port else { return Ok(()) };
-        let changes = mgmt_port::plan(observed, desired);
-        if changes.is_empty() {
-            return Ok(());
-        }
-        pass.wrote = true;
-        let (handle, index) = (self.handle.clone(), *index);
-        let applied = tokio::task::spawn_blocking(move || mgmt_port::apply(&handle, index, &changes)).await;
-        let failures = applied.map_err(|error| NodeError::Host {
-            what: format!("set up interface {}", mgmt_port::NAME),
-            reason: error.to_string(),
-        })?;
+    /// Brings one interface of the host in order.
+    pub(super) async fn write_host(&self, pass: &mut Pass, plan: HostPlan) -> Result<(), NodeError> {
+        let what = format!("set up interface {}", plan.device);
+        let handle = self.handle.clone();
+        let work = tokio::task::spawn_blocking(move || host_plan::carry_out(&handle, &plan));
+        let done = work.await.map_err(|error| NodeError::Host { what, reason: error.to_string() })?;
+        let (wrote, failures) = done?;
+        pass.wrote |= wrote;
         pass.problems.extend(failures.warnings.iter().map(ToString::to_string));
         let mut errors = failures.errors.into_iter();
         let first = errors.next();
@@ -336,7 +354,7 @@ impl Agent {
     }
 
     fn check_port(&self, view: &HostView) -> Result<(), Stop> {
-        if view.mgmt_port.is_none() {
+        if !view.has_mgmt_port {
             let reason = self.replica.read(|cache| {
                 let table = cache.table("Interface")?;
                 table.find_one("name", mgmt_port::NAME)?.str("error").map(str::to_owned)

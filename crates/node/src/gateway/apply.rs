@@ -5,8 +5,6 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::host::addr::{AddrFlags, Lifetime};
-use ::host::{Error, Handle, route, rule, sysctl};
 use net::Mac;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -16,12 +14,10 @@ use tracing::{debug, info};
 
 use super::flows::Flow;
 use super::guard::Guard;
-use super::host::{Change, Route};
 use super::nft::{TABLE, Table};
 use super::{Bridge, fdb, ofctl};
 use crate::error::NodeError;
 use crate::host_watch::Writers;
-use crate::mgmt_port::{Failures, Rule};
 use crate::services::state::element;
 use crate::services::{Delta, Turn};
 use crate::settings::Settings;
@@ -165,6 +161,11 @@ impl InPlace {
         Ok(true)
     }
 
+    /// Has the flows looked at anew, because the bridge is not the gateway any more.
+    pub(crate) fn forget_flows(&mut self) {
+        self.flows = None;
+    }
+
     /// Has the firewall table looked at anew, because somebody changed it.
     pub(crate) fn doubt_nft(&mut self) {
         self.nft = None;
@@ -280,90 +281,4 @@ async fn run_as(
     }
     let said = String::from_utf8_lossy(&output.stderr);
     Err(format!("{name} {}: {}", args.first().unwrap_or(&""), said.trim()))
-}
-
-/// Makes the changes on the bridge's interface. Each stands alone: one that fails does not keep the others from being
-/// made.
-pub(crate) fn host(handle: &Handle, device: &str, index: u32, changes: &[Change]) -> Failures {
-    let mut failures = Failures::default();
-    for change in changes {
-        let what = describe(device, change);
-        let Err(error) = one(handle, device, index, change) else {
-            info!(change = what, "gateway corrected");
-            continue;
-        };
-        let error = NodeError::Host { what, reason: error.to_string() };
-        match change {
-            Change::SetSysctl(_) => failures.warnings.push(error),
-            _ => failures.errors.push(error),
-        }
-    }
-    failures
-}
-
-fn one(handle: &Handle, device: &str, index: u32, change: &Change) -> Result<(), Error> {
-    match change {
-        Change::SetSysctl(wanted) => {
-            let key: Vec<&str> = wanted.key.iter().map(String::as_str).collect();
-            sysctl::set(&key, &wanted.value)
-        }
-        Change::TxChecksumOff => handle.set_tx_checksum(device, false),
-        Change::AddAddress(address) => {
-            let lifetime = if address.deprecated { Lifetime::DEPRECATED } else { Lifetime::default() };
-            let flags = AddrFlags { nodad: true, lifetime, ..AddrFlags::default() };
-            handle.replace_address(index, address.net, flags)
-        }
-        Change::ReplaceRoute(route) => handle.replace_route(&kernel_route(route, index, BOOT)),
-        Change::RemoveRoute(route) => gone(handle.delete_route(&kernel_route(route, index, 0))),
-        Change::ReplaceNeighbour(neighbour) => handle.replace_neighbour(index, neighbour.ip, neighbour.mac.0),
-        Change::AddRule(rule) => match handle.add_rule(&kernel_rule(rule)) {
-            Err(error) if error.is_exists() => Ok(()),
-            other => other,
-        },
-        Change::RemoveRule(rule) => gone(handle.delete_rule(&kernel_rule(rule))),
-    }
-}
-
-/// The reference's routes carry protocol `boot`, and so do ours.
-const BOOT: u8 = 3;
-
-fn kernel_route(wanted: &Route, index: u32, proto: u8) -> route::Route {
-    route::Route {
-        gateway: wanted.gateway,
-        oif: Some(index),
-        src: wanted.src,
-        mtu: wanted.mtu,
-        proto,
-        ..route::Route::to(wanted.dst)
-    }
-}
-
-fn kernel_rule(wanted: &Rule) -> rule::Rule {
-    rule::Rule {
-        v6: wanted.v6,
-        priority: wanted.priority,
-        fwmark: Some(wanted.mark),
-        table: wanted.table,
-        ..rule::Rule::default()
-    }
-}
-
-fn gone(result: Result<(), Error>) -> Result<(), Error> {
-    match result {
-        Err(error) if error.is_not_found() => Ok(()),
-        other => other,
-    }
-}
-
-fn describe(device: &str, change: &Change) -> String {
-    match change {
-        Change::SetSysctl(sysctl) => format!("set {} to {}", sysctl.name(), sysctl.value),
-        Change::TxChecksumOff => format!("switch transmit checksum offload of {device} off"),
-        Change::AddAddress(address) => format!("add address {} to {device}", address.net),
-        Change::ReplaceRoute(route) => format!("set route {} through {device}", route.dst),
-        Change::RemoveRoute(route) => format!("remove route {} from {device}", route.dst),
-        Change::ReplaceNeighbour(neighbour) => format!("set neighbour {} to {}", neighbour.ip, neighbour.mac),
-        Change::AddRule(rule) => format!("add rule {} for mark {:#x}", rule.priority, rule.mark),
-        Change::RemoveRule(rule) => format!("remove rule {} for mark {:#x}", rule.priority, rule.mark),
-    }
 }

@@ -26,6 +26,8 @@ pub struct Inputs {
     pub remote_nodes: BTreeSet<IpAddr>,
     /// The network card of the bridge, if that is switched in userspace.
     pub userspace_uplink: Option<String>,
+    /// The kernel forwards IPv6 on all interfaces, because it cannot do so on single ones.
+    pub forwards_all_v6: bool,
 }
 
 const PROTOCOL_PORT: &str = "inet_proto . inet_service";
@@ -46,6 +48,9 @@ pub fn desired(settings: &Settings, inputs: &Inputs) -> Table {
         egress_ip(&mut table, settings, &inputs.port);
     }
     pod_subnets(&mut table, settings, &inputs.port);
+    if settings.gateway.disable_forwarding && inputs.forwards_all_v6 {
+        no_router(&mut table, settings, &inputs.port);
+    }
     if let Some(uplink) = &inputs.userspace_uplink {
         deaf_uplink(&mut table, uplink);
     }
@@ -60,6 +65,28 @@ fn deaf_uplink(table: &mut Table, uplink: &str) {
         comment: Some("The bridge delivers what is for this node".into()),
         hook: Some(Hook::new("filter", "prerouting", "raw")),
         rules: vec![format!("iifname \"{uplink}\" drop")],
+    });
+}
+
+/// IPv4 is forwarded on our interfaces only. Where that cannot be said of IPv6, what is not the cluster's is stopped here.
+fn no_router(table: &mut Table, settings: &Settings, port: &Facts) {
+    if !used(port).any(|(family, _)| family == Family::V6) {
+        return;
+    }
+    let cluster = settings.cluster_subnets.iter().chain(&settings.service_cidrs);
+    let cluster = cluster.filter(|net| net.addr().is_ipv6()).map(|net| net.trunc().to_string());
+    let host = Masquerade::of(settings, Family::V6).map(|masquerade| masquerade.ovn.to_string());
+    let mut rules = Vec::new();
+    for address in cluster.chain(host) {
+        rules.extend(["saddr", "daddr"].map(|side| format!("ip6 {side} {address} accept")));
+    }
+    rules.extend(["iifname", "oifname"].map(|side| format!("{side} \"{NAME}\" accept")));
+    rules.push("meta nfproto ipv6 drop".to_owned());
+    table.chains.push(Chain {
+        name: "no-router".into(),
+        comment: Some("Only what belongs to the cluster is forwarded".into()),
+        hook: Some(Hook::new("filter", "forward", "filter")),
+        rules,
     });
 }
 
@@ -389,8 +416,12 @@ mod tests {
     fn without_a_gateway_only_what_the_management_port_needs() {
         let mut settings = Settings::new("node1", vec![], vec![]);
         settings.gateway.mode = GatewayMode::Disabled;
-        let inputs =
-            Inputs { port: port(&["10.244.0.0/24"]), remote_nodes: BTreeSet::new(), userspace_uplink: None };
+        let inputs = Inputs {
+            port: port(&["10.244.0.0/24"]),
+            remote_nodes: BTreeSet::new(),
+            userspace_uplink: None,
+            forwards_all_v6: true,
+        };
         let table = desired(&settings, &inputs);
         let chains: Vec<&str> = table.chains.iter().map(|chain| chain.name.as_str()).collect();
         assert_eq!(chains, ["no-pmtud", "mgmtport-snat"]);
@@ -403,10 +434,41 @@ mod tests {
             port: port(&["10.244.0.0/24"]),
             remote_nodes: BTreeSet::new(),
             userspace_uplink: Some("eth0".into()),
+            forwards_all_v6: true,
         };
         assert!(desired(&settings, &inputs).text().contains("iifname \"eth0\" drop"));
         inputs.userspace_uplink = None;
         assert!(!desired(&settings, &inputs).text().contains("userspace-uplink"));
+    }
+
+    #[test]
+    fn a_node_that_is_no_router_forwards_only_what_is_the_clusters() {
+        let cluster = vec!["10.244.0.0/16".parse().unwrap(), "fd00:10:244::/48".parse().unwrap()];
+        let mut settings = Settings::new("node1", cluster, vec!["fd00:10:96::/112".parse().unwrap()]);
+        let mut inputs = Inputs {
+            port: port(&["10.244.0.0/24", "fd00:10:244:1::/64"]),
+            remote_nodes: BTreeSet::new(),
+            userspace_uplink: None,
+            forwards_all_v6: true,
+        };
+        let stops = |settings: &Settings, inputs: &Inputs| {
+            let table = desired(settings, inputs);
+            table.chains.iter().find(|chain| chain.name == "no-router").map(|chain| chain.rules.clone())
+        };
+        assert_eq!(stops(&settings, &inputs), None, "unless it is asked for");
+        settings.gateway.disable_forwarding = true;
+        let rules = stops(&settings, &inputs).unwrap();
+        assert_eq!(rules.last().unwrap(), "meta nfproto ipv6 drop");
+        for accepted in ["fd00:10:244::/48", "fd00:10:96::/112", "fd69::1", "ovn-k8s-mp0"] {
+            let both = rules.iter().filter(|rule| rule.contains(accepted) && rule.ends_with("accept"));
+            assert_eq!(both.count(), 2, "{accepted}: {rules:?}");
+        }
+        assert!(!rules.iter().any(|rule| rule.contains("10.244.0.0/16")));
+        inputs.forwards_all_v6 = false;
+        assert_eq!(stops(&settings, &inputs), None, "where single interfaces forward");
+        inputs.forwards_all_v6 = true;
+        inputs.port = port(&["10.244.0.0/24"]);
+        assert_eq!(stops(&settings, &inputs), None, "without IPv6");
     }
 
     fn compare(mode: GatewayMode, dual: bool, recorded: &str) {
@@ -423,7 +485,12 @@ mod tests {
         settings.gateway.mode = mode;
         let table = desired(
             &settings,
-            &Inputs { port: port(&subnets), remote_nodes: remote, userspace_uplink: None },
+            &Inputs {
+                port: port(&subnets),
+                remote_nodes: remote,
+                userspace_uplink: None,
+                forwards_all_v6: true,
+            },
         );
         let from = recorded.find("table inet ovn-kubernetes").unwrap();
         let to = recorded[from..].find("\n}\n").unwrap();

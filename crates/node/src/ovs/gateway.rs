@@ -1,6 +1,6 @@
 //! The gateway bridge as the database shows it.
 
-use ovsdb::{Cache, Datum, Op, Row};
+use ovsdb::{Cache, Datum, Op, Row, Uuid};
 
 use super::named;
 use crate::gateway::Ports;
@@ -59,12 +59,19 @@ pub fn uplink(cache: &Cache, bridge: &str) -> Option<String> {
     }
 }
 
-/// Puts the host's side of the bridge into a VLAN; nothing if it is there. The row goes with the bridge.
-pub fn set_host_vlan(cache: &Cache, bridge: &str, vlan: u16) -> Option<Op> {
+/// Puts the host's side of the bridge into a VLAN, or out of the one it was in before; nothing if it is as wanted. The row
+/// goes with the bridge.
+pub fn set_host_vlan(cache: &Cache, bridge: &str, vlan: u16, before: u16) -> Option<Op> {
     let port = named(cache, "Port", bridge)?;
-    // A tag somebody gave the port of an untagged node is not ours to remove.
-    let right = vlan == 0 || port.get("tag")?.as_int() == Some(i64::from(vlan));
-    (!right).then(|| Op::update("Port", port.uuid(), vec![("tag".into(), i64::from(vlan).into())]))
+    let tag = port.get("tag").and_then(Datum::as_int);
+    let wanted: Datum = match vlan {
+        // A tag somebody gave the port of an untagged node is not ours to remove.
+        0 if before == 0 || tag != Some(i64::from(before)) => return None,
+        0 => Datum::set(std::iter::empty::<Uuid>()),
+        _ if tag == Some(i64::from(vlan)) => return None,
+        _ => i64::from(vlan).into(),
+    };
+    Some(Op::update("Port", port.uuid(), vec![("tag".into(), wanted)]))
 }
 
 fn is_real(interface: &Row) -> bool {
@@ -81,8 +88,9 @@ mod tests {
         let cache = testing::recorded_node();
         assert_eq!(uplink(&cache, "breth0").as_deref(), Some("eth0"));
         assert_eq!(uplink(&cache, "br9"), None);
-        assert_eq!(set_host_vlan(&cache, "breth0", 0), None);
-        assert!(set_host_vlan(&cache, "breth0", 100).is_some());
+        assert_eq!(set_host_vlan(&cache, "breth0", 0, 0), None);
+        assert_eq!(set_host_vlan(&cache, "breth0", 0, 100), None);
+        assert!(set_host_vlan(&cache, "breth0", 100, 0).is_some());
         assert!(is_userspace(&cache, "breth0"));
         assert_eq!(ports(&cache, "breth0", "node1"), PortView::NoPatch);
         let cache = testing::node_with_patch_port("breth0", "node1");

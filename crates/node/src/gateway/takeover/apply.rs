@@ -14,6 +14,7 @@ use super::{Address, Device, Hop, Route, Side, Step, View, bridge_name};
 use crate::addresses::is_usable;
 use crate::error::NodeError;
 use crate::fault::Job;
+use crate::host_plan::gone;
 use crate::ovs;
 use crate::settings::Settings;
 
@@ -216,13 +217,6 @@ fn on_host(handle: &Handle, view: &View, step: &Step) -> Result<(), Error> {
         Step::RemoveAddress(side, net) => gone(handle.delete_address(index(side)?, *net)),
         Step::RemoveNeighbour(side, ip) => gone(handle.delete_neighbour(index(side)?, *ip)),
         Step::Save(_) | Step::Attach | Step::Forget | Step::RemoveBridge => Ok(()),
-    }
-}
-
-fn gone(result: Result<(), Error>) -> Result<(), Error> {
-    match result {
-        Err(error) if error.is_not_found() => Ok(()),
-        other => other,
     }
 }
 

@@ -160,8 +160,9 @@ mod tests {
     fn perform(view: &mut View, step: &Step) {
         match step.clone() {
             Step::Save(saved) => {
-                view.row = Some(BridgeRow { has_card: false, card_attached: false, saved: Some(saved) });
-                view.bridge = Some(Device { index: 2, ..Device::default() });
+                let fresh = BridgeRow { has_card: false, card_attached: false, saved: None };
+                view.row.get_or_insert(fresh).saved = Some(saved);
+                view.bridge.get_or_insert(Device { index: 2, ..Device::default() });
             }
             Step::Up(side) => device(view, side).up = true,
             Step::AddAddress(side, address) => {
