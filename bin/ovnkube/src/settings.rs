@@ -179,6 +179,7 @@ fn gateway(config: &Config) -> node::Gateway {
             Some(GatewayMode::Local) => kapi::annotations::GatewayMode::Local,
         },
         interface: gateway.interface.clone().unwrap_or_default(),
+        external_interface: gateway.egw_interface.clone().unwrap_or_default(),
         next_hops: gateway.next_hop.clone(),
         vlan_id: gateway.vlan_id.unwrap_or_default(),
         node_port: gateway.nodeport,

@@ -34,7 +34,25 @@ pub(crate) fn rows(node: &NodeState, settings: &Settings) -> Option<Desired> {
         outside: Dual::from_ips(config.addresses.iter().map(IpNet::addr)),
     };
     gateway.router(&mut desired, chassis);
-    gateway.external_switch(&mut desired);
+    let first = Way {
+        prefix: "",
+        network: names::PHYSICAL_NETWORK,
+        interface_id: &config.interface_id,
+        mac: config.mac,
+        addresses: &config.addresses,
+        vlan: config.vlan_id,
+    };
+    let second = config.external.as_ref().map(|external| Way {
+        prefix: names::EXTERNAL_PREFIX,
+        network: names::EXTERNAL_NETWORK,
+        interface_id: &external.interface_id,
+        mac: external.mac,
+        addresses: &external.addresses,
+        vlan: 0,
+    });
+    for way in [first].iter().chain(&second) {
+        gateway.way(&mut desired, way);
+    }
     gateway.router_routes(&mut desired);
     gateway.cluster_routes(&mut desired);
     gateway.translation(&mut desired);
@@ -48,6 +66,16 @@ struct Gateway<'a> {
     router: String,
     join: Dual<IpNet>,
     outside: Dual<IpAddr>,
+}
+
+/// A bridge to the outside, seen from OVN.
+struct Way<'a> {
+    prefix: &'static str,
+    network: &'static str,
+    interface_id: &'a str,
+    mac: Option<Mac>,
+    addresses: &'a [IpNet],
+    vlan: u16,
 }
 
 impl Gateway<'_> {
@@ -89,47 +117,44 @@ impl Gateway<'_> {
         router_port(desired, &self.router, &port, &self.join).map("options", mtu);
         let peer = names::join_to_router(&self.router);
         switch_port_to_router(desired, names::JOIN_SWITCH, &peer, &[("router-port", &port)]);
+    }
 
-        let port = names::gateway_to_external(&self.node.name);
+    /// The gateway router's port, the switch behind it and that switch's port to the bridge.
+    fn way(&self, desired: &mut Desired, way: &Way<'_>) {
+        let node = &self.node.name;
+        let mac = way.mac.map(|mac| mac.to_string()).unwrap_or_default();
+        let out = format!("{}{}", way.prefix, names::gateway_to_external(node));
         desired.member(
             RowId::new(table::ROUTER, &*self.router),
             "ports",
-            RowId::new(table::ROUTER_PORT, &*port),
+            RowId::new(table::ROUTER_PORT, &*out),
         );
         desired
-            .row(table::ROUTER_PORT, &*port)
-            .set("name", port)
-            .set("mac", self.mac())
-            .strings("networks", self.config.addresses.iter().map(IpNet::to_string))
+            .row(table::ROUTER_PORT, &*out)
+            .set("name", &*out)
+            .set("mac", &*mac)
+            .strings("networks", way.addresses.iter().map(IpNet::to_string))
             .entries("external_ids", [("gateway-physical-ip", "yes")]);
-    }
 
-    fn mac(&self) -> String {
-        self.config.mac.map(|mac| mac.to_string()).unwrap_or_default()
-    }
-
-    fn external_switch(&self, desired: &mut Desired) {
-        let switch = names::external_switch(&self.node.name);
+        let switch = format!("{}{}", way.prefix, names::external_switch(node));
         desired.row(table::SWITCH, &*switch).set("name", &*switch);
-        let localnet = RowId::new(table::SWITCH_PORT, &*self.config.interface_id);
+        let localnet = RowId::new(table::SWITCH_PORT, way.interface_id);
         desired.member(RowId::new(table::SWITCH, &*switch), "ports", localnet);
-        let row = desired.row(table::SWITCH_PORT, &*self.config.interface_id);
-        row.set("name", &*self.config.interface_id)
+        let row = desired.row(table::SWITCH_PORT, way.interface_id);
+        row.set("name", way.interface_id)
             .set("type", "localnet")
             .set("addresses", "unknown")
-            .map("options", [("network_name", names::PHYSICAL_NETWORK)]);
-        let vlan = (self.config.vlan_id != 0).then(|| i64::from(self.config.vlan_id));
-        row.set("tag_request", vlan);
-        let port = names::external_to_gateway(&self.node.name);
-        let peer = names::gateway_to_external(&self.node.name);
+            .map("options", [("network_name", way.network)]);
+        row.set("tag_request", (way.vlan != 0).then(|| i64::from(way.vlan)));
+        let port = format!("{}{}", way.prefix, names::external_to_gateway(node));
         let options = [
-            ("router-port", peer.as_str()),
+            ("router-port", out.as_str()),
             ("nat-addresses", "router"),
             ("exclude-lb-vips-from-garp", "true"),
         ];
         let row = switch_port_to_router(desired, &switch, &port, &options);
         row.columns.retain(|(column, _)| *column != "addresses");
-        row.set("addresses", self.mac());
+        row.set("addresses", mac);
     }
 
     fn router_routes(&self, desired: &mut Desired) {

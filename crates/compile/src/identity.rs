@@ -248,12 +248,13 @@ fn switch_port_owner(row: &Row, name: &str, local: &str) -> Option<Key> {
     if name == names::join_to_router(names::CLUSTER_ROUTER) {
         return Some(Key::Cluster);
     }
-    if let Some(node) = name.strip_prefix("jtor-GR_").or_else(|| name.strip_prefix("etor-GR_")) {
+    let first = name.strip_prefix(names::EXTERNAL_PREFIX).unwrap_or(name);
+    if let Some(node) = name.strip_prefix("jtor-GR_").or_else(|| first.strip_prefix("etor-GR_")) {
         return Some(gateway_key(node, local));
     }
-    if row.str("type") == Some("localnet")
-        && row.key("options", "network_name") == Some(names::PHYSICAL_NETWORK)
-    {
+    let networks = [names::PHYSICAL_NETWORK, names::EXTERNAL_NETWORK];
+    let is_ours = |network: &str| networks.contains(&network);
+    if row.str("type") == Some("localnet") && row.key("options", "network_name").is_some_and(is_ours) {
         return name.rsplit_once('_').map(|(_, node)| gateway_key(node, local));
     }
     let kind = row.get("type").and_then(|datum| datum.as_str()).unwrap_or_default();
@@ -270,7 +271,8 @@ fn router_port_owner(name: &str, local: &str) -> Option<Key> {
     if name == names::router_to_join(names::CLUSTER_ROUTER) {
         return Some(Key::Cluster);
     }
-    if let Some(node) = name.strip_prefix("rtoj-GR_").or_else(|| name.strip_prefix("rtoe-GR_")) {
+    let first = name.strip_prefix(names::EXTERNAL_PREFIX).unwrap_or(name);
+    if let Some(node) = name.strip_prefix("rtoj-GR_").or_else(|| first.strip_prefix("rtoe-GR_")) {
         return Some(gateway_key(node, local));
     }
     let node = name.strip_prefix("rtots-").or_else(|| name.strip_prefix("rtos-"));
@@ -281,8 +283,12 @@ fn switch_owner(row: &Row, name: &str, local: &str, lookup: &dyn Lookup) -> Opti
     if name == names::JOIN_SWITCH || name == names::TRANSIT_SWITCH {
         return Some(Key::Cluster);
     }
-    if let Some(node) = name.strip_prefix("ext_") {
-        let port = names::external_to_gateway(node);
+    let (prefix, first) = match name.strip_prefix(names::EXTERNAL_PREFIX) {
+        Some(first) => (names::EXTERNAL_PREFIX, first),
+        None => ("", name),
+    };
+    if let Some(node) = first.strip_prefix("ext_") {
+        let port = format!("{prefix}{}", names::external_to_gateway(node));
         return lists_port(row, &port, lookup).then(|| gateway_key(node, local));
     }
     // A switch of ours is known by the port that leads to the cluster router.

@@ -233,7 +233,13 @@ impl Setting {
         let ranges =
             ["--gateway-v4-masquerade-subnet=169.254.64.0/20", "--gateway-v6-masquerade-subnet=fd70::/112"];
         let extra = ranges.iter().filter(|_| self == Setting::OtherMasquerade).map(ToString::to_string);
-        AgentOptions { gateway_mode: mode.to_owned(), extra: extra.collect(), ..AgentOptions::default() }
+        let mut options =
+            AgentOptions { gateway_mode: mode.to_owned(), extra: extra.collect(), ..AgentOptions::default() };
+        if self == Setting::Off {
+            // Refused where there is no gateway.
+            options.gateway_interface.clear();
+        }
+        options
     }
 }
 
@@ -269,7 +275,7 @@ async fn traces(node: &Node) -> Result<Vec<String>> {
     }
     for line in texts.iter().flat_map(|text| text.lines()) {
         // Interfaces of the switch itself come and go; what the kernel numbers has other numbers.
-        let passing = ["ovs-netdev", "genev_sys", "linkdown", "multicast ff00", "ff02::"];
+        let passing = ["ovs-netdev", "genev_sys", "linkdown", "multicast ff00", "ff02::", "fe80:"];
         if !passing.iter().any(|word| line.contains(word)) {
             let words = line.split_whitespace();
             all.push(words.skip_while(|word| word.ends_with(':')).collect::<Vec<_>>().join(" "));

@@ -19,6 +19,8 @@ use crate::error::chain;
 /// A ping when the connection was idle this long, and how long its answer may take.
 const PING_AFTER: Duration = Duration::from_secs(20);
 const PING_LIMIT: Duration = Duration::from_secs(10);
+/// Pings of TCP's own within that time.
+const PINGS: u32 = 4;
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) fn client(config: Config) -> Result<kube::Client, Error> {
@@ -34,7 +36,11 @@ pub(crate) fn client(config: Config) -> Result<kube::Client, Error> {
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT_LIMIT));
+    // The same over HTTP/1, and for a write nobody acknowledges: a node whose address changed has such connections.
     tcp.set_keepalive(Some(PING_AFTER));
+    tcp.set_keepalive_interval(Some(PING_LIMIT / PINGS));
+    tcp.set_keepalive_retries(Some(PINGS));
+    tcp.set_tcp_user_timeout(Some(PING_LIMIT));
     let tls = config.rustls_client_config().map_err(|error| bad(&error))?;
     let mut connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     if let Some(name) = config.tls_server_name.clone() {

@@ -39,6 +39,7 @@ use crate::error::NodeError;
 use crate::gateway::apply::{InPlace, run_dir};
 use crate::host_watch::{HostWatch, Writers};
 use crate::kube_feed::{self, NodeFeed, OwnNode, RemoteNodes};
+use crate::ovn_sync;
 use crate::ovs;
 use crate::run::diagnosis;
 use crate::services::{HostServices, ServiceBoard};
@@ -47,6 +48,8 @@ use crate::status::{Awaited, Status};
 
 /// How often everything is looked at though nobody said that it changed: rules and neighbours have no notification.
 const RESYNC: Duration = Duration::from_secs(30);
+/// How long OVN may take to set up the router of a new node.
+const ROUTER_PATIENCE: Duration = Duration::from_secs(10);
 /// How often a wait that does not end is logged.
 const REMINDER: Duration = Duration::from_secs(10);
 
@@ -111,11 +114,13 @@ where
         remote: remote.subscribe(),
         wake: wake.clone(),
         in_place: InPlace::new(writers.clone()),
+        external_in_place: InPlace::new(writers.clone()),
         services: HostServices::new(&settings.node, services.clone(), run_dir(&settings)),
         service_bridge: None,
         table_touched: table_touched.clone(),
         status,
         started: false,
+        new_gateway: false,
         echo: pass::Echo::default(),
         reminded: Instant::now(),
         reported: String::new(),
@@ -171,6 +176,8 @@ struct Agent {
     wake: Arc<Notify>,
     /// Flows and firewall as far as they are known to be in place.
     in_place: InPlace,
+    /// The same for the flows of the second bridge.
+    external_in_place: InPlace,
     services: HostServices,
     /// The bridge that carries flows of services.
     service_bridge: Option<String>,
@@ -180,6 +187,8 @@ struct Agent {
     /// The first pass has succeeded; from then on nothing that fails ends the process.
     started: bool,
     echo: pass::Echo,
+    /// The gateway was not connected when this start found it: OVN has just heard of it.
+    new_gateway: bool,
     /// When a wait was last logged.
     reminded: Instant,
     /// The last problem logged, so that a lasting one is said once.
@@ -254,6 +263,9 @@ impl Agent {
             }
             self.tell(&pass);
             if pass.awaited.is_none() {
+                if self.new_gateway {
+                    self.await_router().await;
+                }
                 self.started = true;
                 return None;
             }
@@ -263,6 +275,13 @@ impl Agent {
             }
             let deadline = waits_for_ovs.then_some(give_up);
             self.sleep(wake, &pass, &mut pace, deadline).await;
+        }
+    }
+
+    /// The gateway router of a new node: until its flows are in the switch, packets of pods to the outside are lost.
+    async fn await_router(&self) {
+        if let Err(problem) = ovn_sync::carried_out(&self.settings.ovn_nb, ROUTER_PATIENCE).await {
+            warn!("the first packets of pods to the outside may be lost: {problem}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::host::Handle;
 use net::Dual;
-use ovsdb::{Endpoint, Options, Replica};
+use ovsdb::{Cache, Endpoint, Options, Replica};
 use tokio::time::timeout;
 use tracing::info;
 
@@ -58,7 +58,9 @@ async fn remove_from_database(settings: &Settings) -> Result<(), NodeError> {
     let replica = Replica::connect(Options::new([endpoint], "Open_vSwitch").monitor(ovs::monitor_spec()));
     let late = |_| missing("no answer".to_owned());
     timeout(PATIENCE, replica.ready()).await.map_err(late)?;
-    if let Some(bridge) = replica.read(|cache| Some(ovs::mapped_bridge(ovs::root(cache)?)?.to_owned())) {
+    for network in [ovs::PHYSICAL_NETWORK, ovs::EXTERNAL_NETWORK] {
+        let mapped = |cache: &Cache| Some(ovs::mapped_bridge(ovs::root(cache)?, network)?.to_owned());
+        let Some(bridge) = replica.read(mapped) else { continue };
         apply::remove_flows(settings, &bridge).await?;
         remove_from_host(&host::nothing(settings, &bridge, &Dual::default()))?;
     }
@@ -71,7 +73,8 @@ async fn remove_from_database(settings: &Settings) -> Result<(), NodeError> {
         let mut ops = ovs::remove_port(cache, mgmt_port::NAME);
         ops.extend(ovs::remove_legacy_port(cache, &settings.node));
         ops.extend(ovs::root(cache).and_then(|root| ovs::remove_own_keys(root)));
-        ops.extend(ovs::root(cache).and_then(|root| ovs::set_mapping(root, None)));
+        let ours = [(ovs::PHYSICAL_NETWORK, None), (ovs::EXTERNAL_NETWORK, None)];
+        ops.extend(ovs::root(cache).and_then(|root| ovs::set_mappings(root, &ours)));
         ops
     });
     if ops.is_empty() {

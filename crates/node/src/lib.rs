@@ -19,6 +19,7 @@ pub mod kube_feed;
 pub mod mgmt_port;
 pub mod mtu;
 mod ovn_controller;
+mod ovn_sync;
 pub mod ovs;
 mod run;
 pub mod services;

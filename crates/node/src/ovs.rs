@@ -17,7 +17,7 @@ use ovsdb::{Cache, Mutation, Op, Row};
 
 pub use self::bridge::{INTEGRATION_BRIDGE, ensure_integration_bridge, other_bridges, userspace_datapath};
 pub use self::gateway::{PortView, is_userspace, patch_port, ports, set_host_vlan, uplink};
-pub use self::mappings::{PHYSICAL_NETWORK, mapped_bridge, set_mapping};
+pub use self::mappings::{EXTERNAL_NETWORK, PHYSICAL_NETWORK, mapped_bridge, set_mappings};
 pub use self::port::{PortSpec, ensure_port, iface_id, is_installed, remove_legacy_port, remove_port};
 pub use self::row::{OwnKeys, remove_own_keys, root, set_keys, system_id};
 pub use self::schema::{missing_column, monitor_spec};

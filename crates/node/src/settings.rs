@@ -111,6 +111,8 @@ pub struct Gateway {
     pub mode: GatewayMode,
     /// Bridge or interface; empty = the interface of the default route.
     pub interface: String,
+    /// Second bridge or interface, for external gateways; empty = none.
+    pub external_interface: String,
     /// Next hops that replace those of the default routes.
     pub next_hops: Vec<IpAddr>,
     /// VLAN of the uplink; 0 = untagged.
@@ -244,6 +246,7 @@ impl Default for Gateway {
         Gateway {
             mode: GatewayMode::Shared,
             interface: String::new(),
+            external_interface: String::new(),
             next_hops: Vec::new(),
             vlan_id: 0,
             node_port: false,

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use kapi::annotations::{GatewayConfig, GatewayMode};
+use kapi::annotations::{ExternalBridge, GatewayConfig, GatewayMode};
 use net::{Dual, Family, Mac, nth_address};
 
 use crate::addresses::{Excluded, HostAddress, usable_on};
@@ -43,6 +43,8 @@ pub struct Surroundings {
     pub default_routes: Vec<DefaultRoute>,
     /// The node's addresses as Kubernetes knows them; they are preferred where a device has several.
     pub node_ips: Vec<IpAddr>,
+    /// The bridge that is the gateway so far.
+    pub before: Option<String>,
 }
 
 /// The device traffic leaves by.
@@ -67,11 +69,32 @@ pub fn find(settings: &Settings, around: &Surroundings, excluded: &Excluded) -> 
     by_metric.sort_by_key(|route| (route.metric, route.gateway.is_ipv6()));
     let interface = match (named, by_metric.first()) {
         ("", Some(route)) => route.interface.as_str(),
-        ("", None) => {
-            return Err("there is no default route; name the interface with --gateway-interface".to_owned());
-        }
+        // A default route that goes away for a while does not make the bridge another one.
+        ("", None) => around.before.as_deref().ok_or_else(|| {
+            "there is no default route; name the interface with --gateway-interface".to_owned()
+        })?,
         (name, _) => name,
     };
+    of_interface(settings, around, excluded, interface, &by_metric)
+}
+
+/// The second way out, if there is to be one; the error says what is missing.
+pub fn find_external(
+    settings: &Settings,
+    around: &Surroundings,
+    excluded: &Excluded,
+) -> Option<Result<Uplink, String>> {
+    let named = settings.gateway.external_interface.as_str();
+    (!named.is_empty()).then(|| of_interface(settings, around, excluded, named, &[]))
+}
+
+fn of_interface(
+    settings: &Settings,
+    around: &Surroundings,
+    excluded: &Excluded,
+    interface: &str,
+    by_metric: &[&DefaultRoute],
+) -> Result<Uplink, String> {
     let bridge = around
         .bridges
         .iter()
@@ -86,7 +109,7 @@ pub fn find(settings: &Settings, around: &Surroundings, excluded: &Excluded) -> 
         is_bridge: bridge.is_some(),
         mac: known.map(|(_, mac)| *mac),
         addresses: primary_addresses(settings, around, excluded, device),
-        next_hops: next_hops(settings, &by_metric, device),
+        next_hops: next_hops(settings, by_metric, device),
     })
 }
 
@@ -122,7 +145,11 @@ fn next_hops(settings: &Settings, by_metric: &[&DefaultRoute], device: &str) -> 
 }
 
 /// The gateway as the annotation describes it; the error says what is missing.
-pub fn gateway_config(settings: &Settings, uplink: &Result<Uplink, String>) -> Result<GatewayConfig, String> {
+pub fn gateway_config(
+    settings: &Settings,
+    uplink: &Result<Uplink, String>,
+    external: Option<&Result<Uplink, String>>,
+) -> Result<GatewayConfig, String> {
     let gateway = &settings.gateway;
     if gateway.mode == GatewayMode::Disabled {
         return Ok(GatewayConfig::default());
@@ -153,7 +180,21 @@ pub fn gateway_config(settings: &Settings, uplink: &Result<Uplink, String>) -> R
         next_hops: uplink.next_hops.clone(),
         node_port: gateway.node_port,
         vlan_id: gateway.vlan_id,
+        external: external.map(|external| external_bridge(settings, external)).transpose()?,
     })
+}
+
+fn external_bridge(settings: &Settings, external: &Result<Uplink, String>) -> Result<ExternalBridge, String> {
+    let external = external.as_ref().map_err(|problem| format!("second bridge: {problem}"))?;
+    let device = &external.device;
+    if !external.is_bridge {
+        return Err(format!("interface {device} (--exgw-interface) is not a port of an OVS bridge"));
+    }
+    let addresses: Vec<IpNet> = external.addresses.iter().copied().collect();
+    if addresses.is_empty() {
+        return Err(format!("bridge {device} (--exgw-interface) has no address"));
+    }
+    Ok(ExternalBridge { interface_id: format!("{device}_{}", settings.node), mac: external.mac, addresses })
 }
 
 #[cfg(test)]
@@ -189,6 +230,7 @@ mod tests {
             ],
             default_routes: vec![route("fd00:172:18::254"), route("172.18.0.254")],
             node_ips: vec!["172.18.0.1".parse().unwrap()],
+            before: None,
         };
         let excluded = Excluded {
             masquerade: vec!["169.254.169.0/29".parse().unwrap(), "fd69::/125".parse().unwrap()],
@@ -198,7 +240,9 @@ mod tests {
     }
 
     fn annotation(settings: &Settings, around: &Surroundings, excluded: &Excluded) -> Result<String, String> {
-        gateway_config(settings, &find(settings, around, excluded)).map(|config| config.to_annotation())
+        let external = find_external(settings, around, excluded);
+        gateway_config(settings, &find(settings, around, excluded), external.as_ref())
+            .map(|config| config.to_annotation())
     }
 
     #[test]
@@ -226,6 +270,8 @@ mod tests {
         around.default_routes.clear();
         let text = annotation(&settings, &around, &excluded).unwrap_err();
         assert!(text.contains("default route"), "{text}");
+        around.before = Some("breth0".into());
+        assert_eq!(find(&settings, &around, &excluded).unwrap().device, "breth0", "it is known already");
         settings.gateway.interface = "eth7".into();
         assert!(annotation(&settings, &around, &excluded).unwrap_err().contains("eth7"));
         settings.gateway.interface = "breth0".into();
@@ -244,6 +290,21 @@ mod tests {
             .insert(0, HostAddress { interface: "breth0".into(), net: "172.18.0.200/32".parse().unwrap() });
         let uplink = find(&settings, &around, &excluded).unwrap();
         assert_eq!(uplink.addresses.v4.unwrap().to_string(), "172.18.0.1/24");
+    }
+
+    #[test]
+    fn a_second_bridge() {
+        let (mut settings, mut around, excluded) = recorded(false);
+        settings.gateway.external_interface = "eth1".into();
+        let text = annotation(&settings, &around, &excluded).unwrap_err();
+        assert!(text.contains("eth1"), "{text}");
+        around.bridges.push(Bridge { name: "br1".into(), interfaces: vec!["eth1".into(), "br1".into()] });
+        around.macs.push(("br1".into(), "02:42:ac:13:00:01".parse().unwrap()));
+        let text = annotation(&settings, &around, &excluded).unwrap_err();
+        assert!(text.contains("br1 (--exgw-interface) has no address"), "{text}");
+        around.addresses.push(HostAddress { interface: "br1".into(), net: "192.0.2.1/24".parse().unwrap() });
+        let text = annotation(&settings, &around, &excluded).unwrap();
+        assert!(text.contains(r#""exgw-interface-id":"br1_node1","exgw-mac-address":"02:42:ac:13:00:01","exgw-ip-addresses":["192.0.2.1/24"]"#), "{text}");
     }
 
     #[test]

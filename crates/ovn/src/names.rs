@@ -101,6 +101,10 @@ pub fn external_to_gateway(node: &str) -> String {
 
 /// Name under which the bridge to the outside is known to OVN (`ovn-bridge-mappings`).
 pub const PHYSICAL_NETWORK: &str = "physnet";
+/// The same for the second bridge to the outside.
+pub const EXTERNAL_NETWORK: &str = "exgwphysnet";
+/// What names of rows about the second bridge begin with; the rest is as for the first.
+pub const EXTERNAL_PREFIX: &str = "exgw-";
 /// `external_ids` key of the route that keeps masquerade addresses on the node.
 pub const MASQUERADE_ROUTE: &str = "k8s.ovn.org/node-masquerade-subnet";
 

@@ -244,6 +244,14 @@ impl Planner<'_> {
             }
             if !table.owned {
                 deletes.push(Op::delete(table.name, uuid));
+                // The server takes a deleted row off the lists it is on, but not off one that the same transaction adds to.
+                for (at, parent) in self.mirror.listings(&uuid) {
+                    let (holder, column) = MEMBERSHIPS[at];
+                    let list = self.lists.get_mut(&(holder, parent, column));
+                    if let Some((_, remove)) = list.filter(|(add, _)| !add.is_empty()) {
+                        remove.insert(uuid);
+                    }
+                }
                 continue;
             }
             // A row that lives by being listed goes when its last listing goes.

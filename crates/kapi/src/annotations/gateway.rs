@@ -46,6 +46,19 @@ pub struct GatewayConfig {
     pub node_port: bool,
     /// VLAN of the uplink, 0 for none.
     pub vlan_id: u16,
+    /// The second bridge to the outside, which only external gateways are reached through.
+    pub external: Option<ExternalBridge>,
+}
+
+/// A bridge to the outside beside the gateway's own.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ExternalBridge {
+    /// Name of the localnet logical port, `<bridge>_<node>`.
+    pub interface_id: String,
+    /// MAC address of the bridge.
+    pub mac: Option<Mac>,
+    /// Addresses of the bridge.
+    pub addresses: Vec<IpNet>,
 }
 
 #[derive(Serialize, Deserialize, Default)]
@@ -62,6 +75,14 @@ struct Wire {
     ip_addresses: Vec<IpNet>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ip_address: Option<IpNet>,
+    #[serde(rename = "exgw-interface-id", skip_serializing_if = "String::is_empty")]
+    external_interface_id: String,
+    #[serde(rename = "exgw-mac-address", skip_serializing_if = "Option::is_none")]
+    external_mac_address: Option<Mac>,
+    #[serde(rename = "exgw-ip-addresses", skip_serializing_if = "Vec::is_empty")]
+    external_ip_addresses: Vec<IpNet>,
+    #[serde(rename = "exgw-ip-address", skip_serializing_if = "Option::is_none")]
+    external_ip_address: Option<IpNet>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     next_hops: Vec<IpAddr>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,16 +107,13 @@ impl GatewayConfig {
             bridge: wire.bridge_id,
             interface_id: wire.interface_id,
             mac: wire.mac_address,
-            addresses: if wire.ip_addresses.is_empty() {
-                wire.ip_address.into_iter().collect()
-            } else {
-                wire.ip_addresses
-            },
-            next_hops: if wire.next_hops.is_empty() {
-                wire.next_hop.into_iter().collect()
-            } else {
-                wire.next_hops
-            },
+            addresses: either(wire.ip_addresses, wire.ip_address),
+            external: (!wire.external_interface_id.is_empty()).then(|| ExternalBridge {
+                interface_id: wire.external_interface_id,
+                mac: wire.external_mac_address,
+                addresses: either(wire.external_ip_addresses, wire.external_ip_address),
+            }),
+            next_hops: either(wire.next_hops, wire.next_hop),
             node_port: wire.node_port_enable.as_deref() == Some("true"),
             vlan_id: vlan.parse().map_err(|_| bad(format!("vlan-id {vlan:?} is not a number")))?,
         }))
@@ -106,7 +124,12 @@ impl GatewayConfig {
         let wire = if self.mode == GatewayMode::Disabled {
             Wire::default()
         } else {
+            let external = self.external.clone().unwrap_or_default();
             Wire {
+                external_interface_id: external.interface_id,
+                external_mac_address: external.mac,
+                external_ip_address: only(&external.addresses),
+                external_ip_addresses: external.addresses,
                 mode: self.mode,
                 bridge_id: self.bridge.clone(),
                 interface_id: self.interface_id.clone(),
@@ -121,6 +144,10 @@ impl GatewayConfig {
         };
         format!("{{\"{DEFAULT_NETWORK}\":{}}}", serde_json::to_string(&wire).unwrap_or_default())
     }
+}
+
+fn either<T>(list: Vec<T>, single: Option<T>) -> Vec<T> {
+    if list.is_empty() { single.into_iter().collect() } else { list }
 }
 
 fn only<T: Copy>(list: &[T]) -> Option<T> {
@@ -142,6 +169,11 @@ mod tests {
         let config = GatewayConfig::parse(&meta).unwrap().unwrap();
         assert_eq!(config.mode, GatewayMode::Shared);
         assert_eq!(config.to_annotation(), text);
+        let second = r#"{"default":{"mode":"local","bridge-id":"breth0","interface-id":"breth0_node1","exgw-interface-id":"br1_node1","exgw-mac-address":"02:42:ac:13:00:01","exgw-ip-addresses":["192.0.2.1/24"],"exgw-ip-address":"192.0.2.1/24","node-port-enable":"true","vlan-id":"0"}}"#;
+        meta.annotations.insert(GATEWAY_CONFIG.into(), second.into());
+        let config = GatewayConfig::parse(&meta).unwrap().unwrap();
+        assert_eq!(config.external.as_ref().unwrap().interface_id, "br1_node1");
+        assert_eq!(config.to_annotation(), second);
         assert_eq!(GatewayConfig::default().to_annotation(), r#"{"default":{"mode":""}}"#);
     }
 }

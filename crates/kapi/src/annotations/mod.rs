@@ -4,7 +4,7 @@ mod gateway;
 mod node;
 mod pod_networks;
 
-pub use gateway::{GATEWAY_CONFIG, GatewayConfig, GatewayMode};
+pub use gateway::{ExternalBridge, GATEWAY_CONFIG, GatewayConfig, GatewayMode};
 pub use node::{
     CHASSIS_ID, CidrPair, ENCAP_IPS, GATEWAY_MTU_SUPPORT, HOST_CIDRS, LAYER2_TOPOLOGY_VERSION,
     LEGACY_ROUTER_LRP_ADDRESSES, MASQUERADE_SUBNET, NODE_ID, NODE_SUBNETS, PRIMARY_IFADDR, TRANSIT_ADDRESSES,

@@ -46,6 +46,12 @@ impl Before {
         }
     }
 
+    /// The second bridge, of a node of this name.
+    pub(super) fn external(&self, node: &str) -> Option<&str> {
+        let external = self.gateway.as_ref()?.external.as_ref()?;
+        external.interface_id.strip_suffix(node)?.strip_suffix('_')
+    }
+
     /// The VLAN of the uplink, 0 for none.
     pub(super) fn vlan(&self) -> u16 {
         self.gateway.as_ref().map(|gateway| gateway.vlan_id).unwrap_or_default()
@@ -61,22 +67,24 @@ pub(super) fn excluded(settings: &Settings, node: &Meta, before: &Before) -> Exc
     Excluded { masquerade: now.iter().chain(before.masquerade.iter()).copied().collect(), egress_ips }
 }
 
-/// The host's way out.
+/// The host's way out, and the second one if there is to be one.
 pub(super) fn find_uplink(
     settings: &Settings,
     node: &Node,
     bridges: Vec<uplink::Bridge>,
     view: &HostView,
     excluded: &Excluded,
-) -> Result<Uplink, String> {
+    before: &Before,
+) -> (Result<Uplink, String>, Option<Result<Uplink, String>>) {
     let around = Surroundings {
         bridges,
         addresses: view.addresses.clone(),
         macs: view.macs.clone(),
         default_routes: view.default_routes.clone(),
         node_ips: node.internal_ips().collect(),
+        before: before.gateway.as_ref().map(|gateway| gateway.bridge.clone()),
     };
-    uplink::find(settings, &around, excluded)
+    (uplink::find(settings, &around, excluded), uplink::find_external(settings, &around, excluded))
 }
 
 /// Tunnel addresses: the flag's, else the address Kubernetes knows the node by, else the uplink's.
@@ -94,10 +102,10 @@ pub(super) fn annotations(
     cache: &Cache,
     view: &HostView,
     excluded: &Excluded,
-    uplink: &Result<Uplink, String>,
+    (uplink, external): (&Result<Uplink, String>, Option<&Result<Uplink, String>>),
     encap_ips: &[IpAddr],
 ) -> (Facts, Option<String>) {
-    let (gateway, problem) = match uplink::gateway_config(settings, uplink) {
+    let (gateway, problem) = match uplink::gateway_config(settings, uplink, external) {
         Ok(config) => (Some(config.to_annotation()), None),
         Err(problem) => (None, Some(problem)),
     };

@@ -79,6 +79,63 @@ impl Agent {
         (replaced && !old.is_empty()).then_some(old)
     }
 
+    /// Whether there is to be no bridge to this network.
+    pub(super) fn is_off(&self, network: &str) -> bool {
+        let gateway = &self.settings.gateway;
+        let second = network == ovs::EXTERNAL_NETWORK && gateway.external_interface.is_empty();
+        second || gateway.mode == GatewayMode::Disabled
+    }
+
+    /// Takes our flows off the second bridge where there is to be none any more.
+    pub(super) async fn retire_external(&mut self, before: &Before) -> Result<(), Stop> {
+        if let Some(old) = before.external(&self.settings.node).filter(|_| self.is_off(ovs::EXTERNAL_NETWORK))
+        {
+            self.external_in_place.forget_flows();
+            apply::remove_flows(&self.settings, old).await?;
+        }
+        Ok(())
+    }
+
+    /// Flows of the second bridge: what any bridge to the outside has.
+    pub(super) async fn write_external_flows(
+        &mut self,
+        pass: &mut Pass,
+        bridge: &Bridge,
+        port: &Facts,
+    ) -> Result<(), Stop> {
+        let ports = self.bridge_ports(pass, bridge)?;
+        let inputs = flows::Inputs {
+            bridge: bridge.clone(),
+            ports,
+            host_cidrs: Vec::new(),
+            node_subnets: port.addresses.iter().map(ipnet::IpNet::trunc).collect(),
+            remote_nodes: Vec::new(),
+        };
+        let wanted = gateway::flows::external(&self.settings, &inputs);
+        pass.wrote |= self.external_in_place.flows(&self.settings, bridge, wanted, &self.wake).await?;
+        Ok(())
+    }
+
+    /// The numbers of a bridge's ports.
+    fn bridge_ports(&mut self, pass: &mut Pass, bridge: &Bridge) -> Result<Ports, Stop> {
+        let name = bridge.name.clone();
+        match self.replica.read(|cache| ovs::ports(cache, &name, &self.settings.node)) {
+            PortView::Ready(ports) => Ok(ports),
+            PortView::NoPatch => {
+                self.new_gateway = true;
+                Err(Stop::Await(Awaited::PatchPort { bridge: name }))
+            }
+            PortView::NoUplink { patch } => {
+                if !self.settings.gateway.allow_no_uplink {
+                    pass.problems.push(format!(
+                        "gateway bridge {name} has no network card; add one to it, or say --allow-no-uplink"
+                    ));
+                }
+                Ok(Ports { uplink: None, patch })
+            }
+        }
+    }
+
     /// Takes off the bridge that was the gateway before what only a gateway needs.
     pub(super) async fn retire_gateway(
         &mut self,
@@ -105,19 +162,20 @@ impl Agent {
     pub(super) async fn write_firewall(
         &mut self,
         pass: &mut Pass,
-        bridge: Option<&Bridge>,
+        bridges: [Option<&Bridge>; 2],
         port: &Facts,
     ) -> Result<(), Stop> {
         let Some(remote_nodes) = self.remote_nodes() else {
             return Err(Stop::Await(Awaited::ApiServer { reason: None }));
         };
         self.services_are_known()?;
-        let userspace = bridge.filter(|bridge| bridge.userspace);
+        let userspace = bridges.into_iter().flatten().filter(|bridge| bridge.userspace);
         let inputs = nft::Inputs {
             port: port.clone(),
             remote_nodes: remote_nodes.into_iter().collect(),
-            userspace_uplink: userspace
-                .and_then(|bridge| self.replica.read(|cache| ovs::uplink(cache, &bridge.name))),
+            userspace_uplinks: userspace
+                .filter_map(|bridge| self.replica.read(|cache| ovs::uplink(cache, &bridge.name)))
+                .collect(),
             forwards_all_v6: !host_plan::forwards_single_v6(),
         };
         let mut table = nft::desired(&self.settings, &inputs);
@@ -138,19 +196,7 @@ impl Agent {
         excluded: &Excluded,
         port: &Facts,
     ) -> Result<(), Stop> {
-        let name = bridge.name.clone();
-        let ports = match self.replica.read(|cache| ovs::ports(cache, &name, &self.settings.node)) {
-            PortView::Ready(ports) => ports,
-            PortView::NoPatch => return Err(Stop::Await(Awaited::PatchPort { bridge: name })),
-            PortView::NoUplink { patch } => {
-                if !self.settings.gateway.allow_no_uplink {
-                    pass.problems.push(format!(
-                        "gateway bridge {name} has no network card; add one to it, or say --allow-no-uplink"
-                    ));
-                }
-                Ports { uplink: None, patch }
-            }
-        };
+        let ports = self.bridge_ports(pass, bridge)?;
         let Some(remote_nodes) = self.remote_nodes() else {
             return Err(Stop::Await(Awaited::ApiServer { reason: None }));
         };

@@ -131,28 +131,37 @@ impl Agent {
         let look = async || {
             let view = self.observe().await?;
             let bridges = self.replica.read(ovs::other_bridges);
-            let uplink = facts::find_uplink(&self.settings, &node, bridges, &view, &excluded);
-            Ok::<_, NodeError>((view, uplink))
+            let ways = facts::find_uplink(&self.settings, &node, bridges, &view, &excluded, &before);
+            Ok::<_, NodeError>((view, ways))
         };
-        let (mut view, mut uplink) = look().await?;
-        if self.take_over(pass, &uplink, &view).await? {
-            (view, uplink) = look().await?;
+        let (mut view, mut ways) = look().await?;
+        let mut moved = self.take_over(pass, &ways.0, &view).await?;
+        if let Some(external) = &ways.1 {
+            moved |= self.take_over(pass, external, &view).await?;
         }
+        if moved {
+            (view, ways) = look().await?;
+        }
+        let (uplink, external) = ways;
         let encap_ips = facts::encap_ips(&self.settings, &node, &uplink);
         mtu::check(&self.settings, &encap_ips, &view.addresses, |name| view.mtus.get(name).copied())?;
 
         let bridge = self.gateway_bridge(&uplink);
+        let second = external.as_ref().and_then(|external| self.gateway_bridge(external));
         self.retire_gateway(pass, bridge.as_ref(), &before).await?;
-        self.write_database(pass, &node, port.as_ref(), &encap_ips, bridge.as_ref(), &before).await?;
+        self.retire_external(&before).await?;
+        let bridges = (bridge.as_ref(), second.as_ref());
+        self.write_database(pass, &node, port.as_ref(), &encap_ips, bridges, &before).await?;
         if let Some(desired) = desired {
             self.write_host(pass, desired).await?;
         }
         if let Some(bridge) = &bridge {
             self.write_host(pass, host::desired(&self.settings, bridge, &before.masquerade)).await?;
         }
-        let (facts, problem) = self
-            .replica
-            .read(|cache| facts::annotations(&self.settings, cache, &view, &excluded, &uplink, &encap_ips));
+        let (facts, problem) = self.replica.read(|cache| {
+            let ways = (&uplink, external.as_ref());
+            facts::annotations(&self.settings, cache, &view, &excluded, ways, &encap_ips)
+        });
         pass.problems
             .extend(problem.iter().map(|problem| format!("the gateway is not announced: {problem}")));
         let known = self.echo.applied_to(&node);
@@ -167,18 +176,24 @@ impl Agent {
         let Some(port) = port else { return Err(Stop::Await(Awaited::NodeSubnets)) };
         self.set_around(&view, &excluded, bridge.as_ref());
         // One that fails does not keep the other from being written.
-        let firewall = self.write_firewall(pass, bridge.as_ref(), &port).await;
-        let flows = match &bridge {
+        let firewall = self.write_firewall(pass, [bridge.as_ref(), second.as_ref()], &port).await;
+        // A node that has served pods goes on with its gateway as it is. A new one has none before it is announced.
+        let problem = problem.filter(|_| !self.started);
+        let flows = match bridge.as_ref().filter(|_| problem.is_none()) {
             Some(bridge) => self.write_flows(pass, bridge, &view, &excluded, &port).await,
+            None => Ok(()),
+        };
+        let external_flows = match second.as_ref().filter(|_| problem.is_none()) {
+            Some(bridge) => self.write_external_flows(pass, bridge, &port).await,
             None => Ok(()),
         };
         firewall?;
         self.check_port(&view)?;
-        flows?;
-        // A node that has served pods goes on with those it has.
-        if let Some(problem) = problem.filter(|_| !self.started) {
+        if let Some(problem) = problem {
             return Err(Stop::Await(Awaited::Gateway { problem }));
         }
+        flows?;
+        external_flows?;
         self.check_controller(pass).await
     }
 
@@ -221,7 +236,7 @@ impl Agent {
         node: &Node,
         port: Option<&Facts>,
         encap_ips: &[IpAddr],
-        bridge: Option<&Bridge>,
+        bridges: (Option<&Bridge>, Option<&Bridge>),
         before: &Before,
     ) -> Result<(), Stop> {
         let system_id = self.system_id(node)?;
@@ -233,7 +248,7 @@ impl Agent {
             mtu: self.settings.mtu,
         });
         for _ in 0..MAX_TRANSACTIONS {
-            let ops = self.plan_database(&keys, port.as_ref(), bridge, before);
+            let ops = self.plan_database(&keys, port.as_ref(), bridges, before);
             if ops.is_empty() {
                 return Ok(());
             }
@@ -250,22 +265,34 @@ impl Agent {
         &self,
         keys: &OwnKeys,
         port: Option<&PortSpec>,
-        bridge: Option<&Bridge>,
+        (bridge, external): (Option<&Bridge>, Option<&Bridge>),
         before: &Before,
     ) -> Vec<Op> {
         let retired = self.retired_bridge(bridge, before);
         self.replica.read(|cache| {
             let Some(root) = ovs::root(cache) else { return Vec::new() };
             let mut ops: Vec<Op> = ovs::set_keys(root, &self.settings, keys).into_iter().collect();
+            // An entry is ours when it leads where the node said it did.
+            let removed = |network| {
+                let mapped = ovs::mapped_bridge(root, network);
+                let old = match network {
+                    ovs::PHYSICAL_NETWORK => retired,
+                    _ => before.external(&self.settings.node),
+                };
+                old.is_some() && old == mapped
+            };
+            let mut mappings = Vec::new();
+            for (network, bridge) in [(ovs::PHYSICAL_NETWORK, bridge), (ovs::EXTERNAL_NETWORK, external)] {
+                if bridge.is_some() || (self.is_off(network) && removed(network)) {
+                    mappings.push((network, bridge.map(|bridge| bridge.name.as_str())));
+                }
+            }
+            ops.extend(ovs::set_mappings(root, &mappings));
             if let Some(retired) = retired {
                 ops.extend(ovs::set_host_vlan(cache, retired, 0, before.vlan()));
-                if bridge.is_none() && ovs::mapped_bridge(root) == Some(retired) {
-                    ops.extend(ovs::set_mapping(root, None));
-                }
             }
             if let Some(bridge) = bridge {
                 let vlan = self.settings.gateway.vlan_id;
-                ops.extend(ovs::set_mapping(root, Some(&bridge.name)));
                 ops.extend(ovs::set_host_vlan(cache, &bridge.name, vlan, before.vlan()));
             }
             ops.extend(ovs::ensure_integration_bridge(cache));

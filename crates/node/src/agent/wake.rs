@@ -21,8 +21,8 @@ struct Relevant {
     attached: bool,
     legacy: bool,
     bridges: Vec<Bridge>,
-    /// Ports of the bridge of the default network.
-    gateway: Option<PortView>,
+    /// Ports of the bridges to the outside.
+    gateways: Vec<PortView>,
     /// Whether the switch has taken the card that is being moved.
     takeover: Option<Option<BridgeRow>>,
 }
@@ -44,9 +44,11 @@ impl Relevant {
             attached,
             legacy: named("Port", &mgmt_port::legacy_name(node)).is_some(),
             bridges: ovs::other_bridges(cache),
-            gateway: ovs::root(cache)
-                .and_then(|root| ovs::mapped_bridge(root))
-                .map(|bridge| ovs::ports(cache, bridge, node)),
+            gateways: [ovs::PHYSICAL_NETWORK, ovs::EXTERNAL_NETWORK]
+                .into_iter()
+                .filter_map(|network| ovs::mapped_bridge(ovs::root(cache)?, network))
+                .map(|bridge| ovs::ports(cache, bridge, node))
+                .collect(),
             takeover: ovs::unfinished_takeover(cache)
                 .map(|card| bridge_name(&card).and_then(|bridge| ovs::takeover_row(cache, &bridge, &card))),
         }

@@ -138,15 +138,7 @@ struct Zones {
 
 /// Every flow of the bridge.
 pub fn desired(settings: &Settings, inputs: &Inputs) -> Vec<Flow> {
-    let base = settings.gateway.conntrack_zone;
-    let plan = Plan {
-        settings,
-        inputs,
-        mac: inputs.bridge.mac,
-        patch: inputs.ports.patch,
-        shared: settings.gateway.mode == GatewayMode::Shared,
-        zones: Zones { default: base, host: base + 1, ovn: base + 2, reassembly: base + 4 },
-    };
+    let plan = Plan::of(settings, inputs);
     let mut out = Table { flows: Vec::new(), cookie: COOKIE };
     plan.services(&mut out);
     plan.tunnels(&mut out);
@@ -158,6 +150,18 @@ pub fn desired(settings: &Settings, inputs: &Inputs) -> Vec<Flow> {
     out.flows
 }
 
+/// Every flow of a second bridge: what any bridge to the outside has.
+pub fn external(settings: &Settings, inputs: &Inputs) -> Vec<Flow> {
+    let plan = Plan::of(settings, inputs);
+    let mut out = Table { flows: Vec::new(), cookie: COOKIE };
+    plan.tunnels(&mut out);
+    plan.egress(&mut out);
+    plan.ingress(&mut out);
+    plan.replies(&mut out);
+    out.flows.sort();
+    out.flows
+}
+
 struct Plan<'a> {
     settings: &'a Settings,
     inputs: &'a Inputs,
@@ -165,6 +169,20 @@ struct Plan<'a> {
     patch: u16,
     shared: bool,
     zones: Zones,
+}
+
+impl<'a> Plan<'a> {
+    fn of(settings: &'a Settings, inputs: &'a Inputs) -> Self {
+        let base = settings.gateway.conntrack_zone;
+        Plan {
+            settings,
+            inputs,
+            mac: inputs.bridge.mac,
+            patch: inputs.ports.patch,
+            shared: settings.gateway.mode == GatewayMode::Shared,
+            zones: Zones { default: base, host: base + 1, ovn: base + 2, reassembly: base + 4 },
+        }
+    }
 }
 
 impl Plan<'_> {
@@ -384,7 +402,12 @@ impl Plan<'_> {
             }
             if family == Family::V6 {
                 for kind in [134, 136] {
-                    out.add(1, 14, format!("icmp6,icmp_type={kind}"), "FLOOD");
+                    // Flooding knows nothing of VLANs: the host would get it with the tag, and never learn a neighbour.
+                    let everywhere = match self.vlan().0 {
+                        0 => "FLOOD".to_owned(),
+                        _ => format!("output:{patch},{}", self.host_output()),
+                    };
+                    out.add(1, 14, format!("icmp6,icmp_type={kind}{}", self.tagged()), everywhere);
                 }
             }
         }

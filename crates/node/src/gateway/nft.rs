@@ -24,8 +24,8 @@ pub struct Inputs {
     pub port: Facts,
     /// Addresses of the other nodes.
     pub remote_nodes: BTreeSet<IpAddr>,
-    /// The network card of the bridge, if that is switched in userspace.
-    pub userspace_uplink: Option<String>,
+    /// The network cards of bridges that are switched in userspace.
+    pub userspace_uplinks: Vec<String>,
     /// The kernel forwards IPv6 on all interfaces, because it cannot do so on single ones.
     pub forwards_all_v6: bool,
 }
@@ -51,20 +51,20 @@ pub fn desired(settings: &Settings, inputs: &Inputs) -> Table {
     if settings.gateway.disable_forwarding && inputs.forwards_all_v6 {
         no_router(&mut table, settings, &inputs.port);
     }
-    if let Some(uplink) = &inputs.userspace_uplink {
-        deaf_uplink(&mut table, uplink);
+    if !inputs.userspace_uplinks.is_empty() {
+        deaf_uplinks(&mut table, &inputs.userspace_uplinks);
     }
     table
 }
 
 /// Where packets are switched in userspace, the kernel gets a copy of each directly from the network card, besides the
 /// one through the bridge. It would answer for connections of pods, which it does not know, and end them.
-fn deaf_uplink(table: &mut Table, uplink: &str) {
+fn deaf_uplinks(table: &mut Table, uplinks: &[String]) {
     table.chains.push(Chain {
         name: "userspace-uplink".into(),
         comment: Some("The bridge delivers what is for this node".into()),
         hook: Some(Hook::new("filter", "prerouting", "raw")),
-        rules: vec![format!("iifname \"{uplink}\" drop")],
+        rules: uplinks.iter().map(|uplink| format!("iifname \"{uplink}\" drop")).collect(),
     });
 }
 
@@ -419,7 +419,7 @@ mod tests {
         let inputs = Inputs {
             port: port(&["10.244.0.0/24"]),
             remote_nodes: BTreeSet::new(),
-            userspace_uplink: None,
+            userspace_uplinks: vec![],
             forwards_all_v6: true,
         };
         let table = desired(&settings, &inputs);
@@ -433,11 +433,11 @@ mod tests {
         let mut inputs = Inputs {
             port: port(&["10.244.0.0/24"]),
             remote_nodes: BTreeSet::new(),
-            userspace_uplink: Some("eth0".into()),
+            userspace_uplinks: vec!["eth0".into()],
             forwards_all_v6: true,
         };
         assert!(desired(&settings, &inputs).text().contains("iifname \"eth0\" drop"));
-        inputs.userspace_uplink = None;
+        inputs.userspace_uplinks.clear();
         assert!(!desired(&settings, &inputs).text().contains("userspace-uplink"));
     }
 
@@ -448,7 +448,7 @@ mod tests {
         let mut inputs = Inputs {
             port: port(&["10.244.0.0/24", "fd00:10:244:1::/64"]),
             remote_nodes: BTreeSet::new(),
-            userspace_uplink: None,
+            userspace_uplinks: vec![],
             forwards_all_v6: true,
         };
         let stops = |settings: &Settings, inputs: &Inputs| {
@@ -488,7 +488,7 @@ mod tests {
             &Inputs {
                 port: port(&subnets),
                 remote_nodes: remote,
-                userspace_uplink: None,
+                userspace_uplinks: vec![],
                 forwards_all_v6: true,
             },
         );

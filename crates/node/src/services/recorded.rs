@@ -115,7 +115,8 @@ impl Node {
         let inputs = nft::Inputs {
             port: Facts::from_subnets(&self.settings.node, &[subnet]).unwrap(),
             remote_nodes: [self.other()].into(),
-            userspace_uplink: None,
+            userspace_uplinks: vec![],
+            forwards_all_v6: false,
         };
         let mut table = nft::desired(&self.settings, &inputs);
         let mut ledger = Ledger::default();

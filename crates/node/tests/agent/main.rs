@@ -4,6 +4,7 @@
 
 mod api;
 mod gateway;
+mod identity;
 mod machine;
 mod ovn;
 mod services;
