@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use kapi::{PodKey, ServiceKey};
-use net::{Family, IpNet};
+use net::{Family, IpNet, Mac};
 use ovn::names;
 use ovsdb::{Row, Uuid};
 use policy::{Direction, Kind, PolicyId};
@@ -99,8 +99,11 @@ pub fn owner(table: Table, row: &Row, settings: &Settings, lookup: &dyn Lookup) 
         table::STATIC_MAC_BINDING => {
             let node = row.str("logical_port")?.strip_prefix("rtoe-GR_")?;
             let ip: IpAddr = row.str("ip")?.parse().ok()?;
-            let masquerade = settings.masquerade.get(Family::of(ip))?;
-            masquerade.contains(&ip).then(|| gateway_key(node, local))
+            let masquerade = settings.masquerade.get(Family::of(ip));
+            // One of an earlier range has the MAC that nobody but us makes of an address.
+            let earlier = row.str("mac") == Some(&Mac::from_ip(ip).to_string());
+            let ours = earlier || masquerade.is_some_and(|range| range.contains(&ip));
+            ours.then(|| gateway_key(node, local))
         }
         table::ACL => match external_id(row, names::OWNER_TYPE)? {
             "NetpolDefault" => Some(Key::Cluster),

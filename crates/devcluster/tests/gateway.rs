@@ -200,21 +200,18 @@ async fn into_vlan(node: &Node) -> Result<()> {
     Ok(())
 }
 
+/// In shared mode: the flags refuse a VLAN in local mode, where the host's own set-up does it.
 #[test]
 fn nodes_in_a_vlan() -> Result<()> {
     run(async {
-        for (mode, families) in [("shared", Families::Dual), ("local", Families::Dual)] {
-            let cluster = Cluster::builder().nodes(2).families(families).start().await?;
-            for node in cluster.nodes() {
-                into_vlan(node).await?;
-            }
-            let extra = vec!["--gateway-vlanid=100".to_owned()];
-            let options = AgentOptions { gateway_mode: mode.to_owned(), extra, ..AgentOptions::default() };
-            let site = Site::on(cluster, options).await?;
-            site.everything_is_reached(mode).await.with_context(|| mode.to_owned())?;
-            site.stack.stop().await?;
+        let cluster = Cluster::builder().nodes(2).families(Families::Dual).start().await?;
+        for node in cluster.nodes() {
+            into_vlan(node).await?;
         }
-        Ok(())
+        let extra = vec!["--gateway-vlanid=100".to_owned()];
+        let site = Site::on(cluster, AgentOptions { extra, ..AgentOptions::default() }).await?;
+        site.everything_is_reached("shared").await?;
+        site.stack.stop().await
     })
 }
 
@@ -418,7 +415,7 @@ fn a_thousand_connections_at_once() -> Result<()> {
             let site = Site::start(mode, Families::V4).await?;
             let probe = probe()?;
             let outside = at(site.on_underlay(GATEWAY)[0]);
-            let argv = [&probe, "many", &outside, "--count", "1000", "--tries", "3"];
+            let argv = [&probe, "many", &outside, "--count", "1000", "--timeout-ms", "20000"];
             let answer = site.exec(&site.pod(1), &argv).await.with_context(|| mode.to_owned())?;
             ensure!(answer.contains("bytes=1000"), "{answer}");
             site.stack.stop().await?;
