@@ -452,6 +452,8 @@ async fn far_away(mode: &str) -> Result<()> {
     let server = underlay.spawn(Program { argv, ..Program::default() }).await?;
     for target in ["192.0.2.2:8080", "[2001:db8::2]:8080"] {
         let probe = probe()?;
+        let listens = [&probe, "tcp", target, "--timeout-ms", "1000"];
+        eventually("the far server", async || underlay.exec(&listens).await).await?;
         // Open vSwitch's userspace connection tracking spoils the MTU in what ICMPv6 says of translated connections; TCP
         // finds its way all the same.
         let spoilt = target.starts_with('[') && Datapath::chosen() == Datapath::Userspace;

@@ -17,7 +17,7 @@ section! {
     /// Representor of the host's gateway interface on the data processing unit.
     dpu_host_gateway_representor_interface: Option<String> [OptionalText] = "dpu-host-gateway-representor-interface", ["gateway.dpu-host-gateway-representor-interface"], "" { placeholder: "INTERFACE", feature: Some("dpu") };
     /// Second interface, for pods with their own external gateways.
-    egw_interface: Option<String> [OptionalText] = "exgw-interface", ["gateway.egw-interface"], "" { placeholder: "INTERFACE", feature: Some("multi-external-gateway") };
+    egw_interface: Option<String> [OptionalText] = "exgw-interface", ["gateway.egw-interface"], "" { placeholder: "INTERFACE", feature: Some("gateway") };
     /// Next hops, one a family; unset are those of the default routes.
     next_hop: Vec<IpAddr> [Addresses] = "gateway-nexthop", ["gateway.next-hop"], "" { feature: Some("gateway") };
     /// VLAN of the gateway interface, only in shared mode; 0 for none.
