@@ -83,7 +83,7 @@ fn supervise(config: Config, telemetry: telemetry::Telemetry) -> anyhow::Result<
         let _context = runtime.enter();
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
     };
-    let next_signal = async || {
+    let mut next_signal = async || {
         tokio::select! {
             _ = term.recv() => "SIGTERM",
             _ = int.recv() => "SIGINT",
@@ -93,6 +93,13 @@ fn supervise(config: Config, telemetry: telemetry::Telemetry) -> anyhow::Result<
     // The servers end after the roles, so that an orderly end can be watched.
     let _admin = observe::admin(&config, &telemetry)?;
     let stop = CancellationToken::new();
+    let health = telemetry.health.clone();
+    let next_signal = async || {
+        let name = next_signal().await;
+        // The end is near: load balancers send nothing new from now on.
+        health.set_terminating(true);
+        name
+    };
     let roles = run::run(config, telemetry, stop.clone());
     let result = runtime.block_on(until_stopped(roles, &stop, next_signal, GRACE));
     // Blocking tasks that hang must not hold up the end.

@@ -163,6 +163,7 @@ pub(crate) fn node(config: &Config, name: &str) -> anyhow::Result<node::Settings
         log_max_age: config.logging.logfile_maxage,
     };
     settings.unprivileged = config.process.unprivileged_mode;
+    settings.cni_add_timeout = config.cni.add_timeout;
     settings.watch_pods = config.roles.ovnkube_controller.is_none();
     settings.watch_services = settings.watch_pods;
     let kill_before = std::env::var(node::fault::VARIABLE).ok();

@@ -413,6 +413,87 @@ fn ports_of_a_time_before_the_reboot_are_removed() -> Result<()> {
     })
 }
 
+/// What a failed ADD says, step by step. The limit is short, so on a busy machine an earlier step may be the one that was
+/// not over: it is asked again.
+async fn refused(sandbox: &Sandbox, pod: &PodArgs, part: &str) -> Result<()> {
+    let mut said = String::new();
+    for _ in 0..10 {
+        let reply = sandbox.cni("ADD", pod).await?;
+        ensure!(reply.code().is_some(), "ADD succeeded, where it should say: {part}");
+        said = reply.output.to_string();
+        if said.contains(part) {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("{part} is not in {said}")
+}
+
+#[test]
+fn a_failed_add_names_the_step_that_is_missing() -> Result<()> {
+    run(async {
+        let cluster = Cluster::builder().nodes(1).start().await?;
+        let mut stack = Stack::without_runners(cluster, ApiChoice::Any).await?;
+        let options = AgentOptions {
+            // Four pods have room.
+            cluster_subnets: Some("10.244.0.0/16/29".to_owned()),
+            extra: vec!["--cni-add-timeout=2s".to_owned()],
+            ..AgentOptions::default()
+        };
+        stack.start_agents(options).await?;
+        let node = stack.cluster().node(1).clone();
+        lab::ready(&node).await?;
+        stack.apply(&devcluster::mk_namespace(NAMESPACE)).await?;
+        let sandbox = Sandbox::create(&node).await?;
+        let pod = async |stack: &mut Stack, name: &str| {
+            let made = stack.apply(&devcluster::mk_pod(NAMESPACE, name, "node1", &["true"])).await?;
+            let uid = made["metadata"]["uid"].as_str().map(str::to_owned);
+            anyhow::Ok(PodArgs { namespace: NAMESPACE.to_owned(), name: name.to_owned(), uid })
+        };
+        let unknown =
+            PodArgs { namespace: NAMESPACE.to_owned(), name: "nobody".to_owned(), uid: Some("u".to_owned()) };
+        refused(&sandbox, &unknown, "pod lab/nobody is not known").await?;
+
+        let known = pod(&mut stack, "known").await?;
+        let stop = async |daemon| node.daemon(daemon).context("no such daemon")?.kill9().await;
+        node.ovn(&["ovn-nbctl", "--timeout=25", "--wait=hv", "sync"]).await?;
+        stop(Daemon::Northd).await?;
+        let unbound = pod(&mut stack, "unbound").await?;
+        refused(&sandbox, &unbound, "no binding for it: check ovn-northd").await?;
+        stop(Daemon::Nb).await?;
+        refused(&sandbox, &unbound, "databases could not be asked").await?;
+        node.start_daemon(Daemon::Nb).await?;
+        node.start_daemon(Daemon::Northd).await?;
+        for name in ["third", "fourth"] {
+            pod(&mut stack, name).await?;
+        }
+        let late = pod(&mut stack, "late").await?;
+        refused(&sandbox, &late, "no free IPv4 address in node subnet").await?;
+
+        stop(Daemon::Controller).await?;
+        refused(&sandbox, &known, "is not bound to any chassis: check that ovn-controller runs").await?;
+        let sbctl = async |args: &[&str]| {
+            let full: Vec<&str> =
+                ["ovn-sbctl", "--timeout=20"].into_iter().chain(args.iter().copied()).collect();
+            node.ovn(&full).await
+        };
+        let port = ovn::names::pod_port(NAMESPACE, "known");
+        sbctl(&["chassis-add", "elsewhere", "geneve", "192.0.2.2"]).await?;
+        sbctl(&["lsp-bind", &port, "elsewhere"]).await?;
+        refused(&sandbox, &known, "is bound to another chassis, elsewhere").await?;
+        sbctl(&["lsp-unbind", &port]).await?;
+        sbctl(&["lsp-bind", &port, &node.chassis()]).await?;
+        refused(&sandbox, &known, "is bound to this node but its flows are not installed").await?;
+        ensure!(plugged(&node).await?.is_empty(), "a failed ADD left a port");
+
+        // Nothing but the fault has to be mended.
+        sbctl(&["chassis-del", "elsewhere"]).await?;
+        node.start_daemon(Daemon::Controller).await?;
+        eventually("the pod is attached", async || sandbox.cni("ADD", &known).await?.success().map(drop))
+            .await?;
+        stack.stop().await
+    })
+}
+
 #[test]
 fn a_subnet_is_exhausted_and_waiters_get_what_is_freed() -> Result<()> {
     run(async {

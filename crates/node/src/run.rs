@@ -93,6 +93,7 @@ fn server(shared: &Shared, hooks: Hooks) -> Result<CniServer, NodeError> {
         bridge: INTEGRATION_BRIDGE.to_owned(),
         mtu: settings.mtu,
         routable_mtu: settings.routable_mtu,
+        add_timeout: settings.cni_add_timeout,
         unprivileged: settings.unprivileged,
         kube_auth: hooks.kube_auth,
         ..defaults

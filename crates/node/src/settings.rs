@@ -50,6 +50,8 @@ pub struct Settings {
     pub unprivileged: bool,
     /// Directory of the CNI server's socket.
     pub cni_dir: PathBuf,
+    /// Bound of one CNI ADD.
+    pub cni_add_timeout: Duration,
     /// How long to wait for Open vSwitch before giving up with an error that says how to start it.
     pub ovs_wait: Duration,
     /// File in which the distribution's start scripts keep the system id.
@@ -217,6 +219,7 @@ impl Settings {
             watch_services: true,
             unprivileged: false,
             cni_dir: PathBuf::from("/var/run/ovn-kubernetes/cni"),
+            cni_add_timeout: Duration::from_secs(120),
             ovs_wait: Duration::from_secs(300),
             system_id_file: PathBuf::from("/etc/openvswitch/system-id.conf"),
             kill_before: None,

@@ -83,6 +83,8 @@ section! {
     plugin: String [Text] = "cni-plugin", ["cni.plugin"], "ovn-k8s-cni-overlay";
     /// Version in that configuration; lower it for a container runtime that does not know 1.1.0.
     version: CniVersion [Choice<CniVersion>] = "cni-version", ["cni.version"], "1.1.0";
+    /// How long attaching a pod may take before it fails and says what is missing; the kubelet gives up after 2 minutes.
+    add_timeout: Duration [GoDuration] = "cni-add-timeout", ["cni.add-timeout"], "120s";
 }
 
 section! {
