@@ -340,20 +340,39 @@ pub(crate) fn status_error(what: &str, code: u16, body: &[u8]) -> Error {
         #[serde(default)]
         reason: String,
         message: String,
+        details: Option<Details>,
+    }
+    #[derive(Deserialize)]
+    struct Details {
+        causes: Option<Vec<Cause>>,
+    }
+    #[derive(Deserialize)]
+    struct Cause {
+        #[serde(default)]
+        field: String,
     }
     let status = serde_json::from_slice::<Status>(body).unwrap_or_else(|_| {
         // proxies and paths that do not exist answer in plain text
         let text = String::from_utf8_lossy(body);
-        Status { reason: String::new(), message: text.trim().chars().take(200).collect() }
+        let message = text.trim().chars().take(200).collect();
+        Status { reason: String::new(), message, details: None }
     });
-    Error::Status { what: what.to_string(), code, reason: status.reason, message: status.message }
+    let causes = status.details.and_then(|details| details.causes).into_iter().flatten();
+    Error::Status {
+        what: what.to_string(),
+        code,
+        reason: status.reason,
+        message: status.message,
+        fields: causes.map(|cause| cause.field).collect(),
+    }
 }
 
 /// Adds the uid as a precondition, in the form each patch type has for it.
 fn guard(patch: &mut Value, uid: &str) {
     match patch {
         Value::Array(operations) => {
-            operations.insert(0, json!({ "op": "test", "path": "/metadata/uid", "value": uid }));
+            // Not a test: a test that fails is refused without telling what failed.
+            operations.insert(0, json!({ "op": "replace", "path": "/metadata/uid", "value": uid }));
         }
         Value::Object(fields) => {
             let meta = fields.entry("metadata").or_insert_with(|| json!({}));

@@ -43,6 +43,8 @@ pub enum Error {
         reason: String,
         /// The server's words.
         message: String,
+        /// Fields of the object that it found invalid.
+        fields: Vec<String>,
     },
     /// No usable answer: not reachable, TLS failure, connection lost, bytes that are no answer.
     #[error("{what}: {message}")]
@@ -60,6 +62,10 @@ impl Error {
         match self {
             Self::Settings(_) => Class::Rejected,
             Self::Transport { .. } => Class::Transient,
+            // A patch for an object that is gone by now, but has a successor of the same name, wants to change its uid.
+            Self::Status { code: 422, fields, .. } if fields.iter().any(|field| field == "metadata.uid") => {
+                Class::Conflict
+            }
             // 401 comes and goes with rotating credentials
             Self::Status { code, .. } => match code {
                 404 => Class::NotFound,
@@ -109,18 +115,25 @@ mod tests {
 
     #[test]
     fn codes_have_classes() {
-        for (code, class) in [
-            (404, Class::NotFound),
-            (409, Class::Conflict),
-            (401, Class::Transient),
-            (429, Class::Transient),
-            (503, Class::Transient),
-            (403, Class::Rejected),
-            (422, Class::Rejected),
+        for (code, field, class) in [
+            (404, "", Class::NotFound),
+            (409, "", Class::Conflict),
+            (401, "", Class::Transient),
+            (429, "", Class::Transient),
+            (503, "", Class::Transient),
+            (403, "", Class::Rejected),
+            (422, "", Class::Rejected),
+            (422, "spec", Class::Rejected),
+            (422, "metadata.uid", Class::Conflict),
         ] {
-            let error =
-                Error::Status { what: String::new(), code, reason: String::new(), message: String::new() };
-            assert_eq!(error.class(), class, "{code}");
+            let error = Error::Status {
+                what: String::new(),
+                code,
+                reason: String::new(),
+                message: String::new(),
+                fields: vec![field.to_string()],
+            };
+            assert_eq!(error.class(), class, "{code} {field}");
         }
     }
 }

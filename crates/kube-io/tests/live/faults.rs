@@ -5,7 +5,7 @@ use std::time::Duration;
 use devapi::{Failure, Matcher};
 use futures::StreamExt;
 use kapi::{Node, Object, ObjectKey, Pod};
-use kube_io::{Change, Class, Kube, Scope, Watch};
+use kube_io::{Change, Class, Kube, Patch, Scope, Subresource, Watch};
 use serde_json::json;
 
 use crate::{connect, server};
@@ -86,6 +86,14 @@ async fn patches_hit_only_the_object_that_was_meant() {
     let earlier = ObjectKey { uid: "11111111-2222-4333-8444-555555555555".into(), ..node.key() };
     let error = kube.annotate::<Node>(&earlier, &[("k8s.ovn.org/x", Some("2"))]).await.unwrap_err();
     assert_eq!(error.class(), Class::Conflict, "{error}");
+    for patch in [
+        Patch::Strategic(json!({ "metadata": { "annotations": { "a": "b" } } })),
+        Patch::Json(json!([{ "op": "add", "path": "/metadata/annotations/a", "value": "b" }])),
+    ] {
+        let error = kube.patch::<Node>(&earlier, Subresource::Status, patch).await.unwrap_err();
+        assert_eq!(error.class(), Class::Conflict, "{error}");
+    }
+    assert_eq!(kube.get::<Node>("", "a").await.unwrap().metadata.annotation("a"), None);
     let error = kube.delete::<Node>(&earlier).await.unwrap_err();
     assert_eq!(error.class(), Class::Conflict, "{error}");
     let missing = ObjectKey { namespace: "default".into(), name: "nope".into(), uid: String::new() };

@@ -32,7 +32,7 @@ async fn annotations_are_a_guarded_merge_patch_of_the_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn json_patches_are_guarded_by_a_test() {
+async fn json_patches_are_guarded_too() {
     let (kube, mut server) = fake::start();
     let key = key("", "n", "u1");
     let patch = Patch::Json(json!([{ "op": "remove", "path": "/spec/x" }]));
@@ -42,7 +42,7 @@ async fn json_patches_are_guarded_by_a_test() {
             (call.path.as_str(), call.content_type.as_str()),
             ("/api/v1/nodes/n", "application/json-patch+json")
         );
-        assert_eq!(call.body[0], json!({ "op": "test", "path": "/metadata/uid", "value": "u1" }));
+        assert_eq!(call.body[0], json!({ "op": "replace", "path": "/metadata/uid", "value": "u1" }));
         call.answer(200, &json!({ "metadata": {} }));
     };
     let ((), done) = tokio::join!(player, kube.patch::<Node>(&key, Subresource::Main, patch));
