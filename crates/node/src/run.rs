@@ -51,7 +51,7 @@ pub async fn run(
         let (requests, stop) = (requests.clone(), stop.clone());
         async move {
             let server = Arc::new(server(&shared, hooks)?);
-            let mut serving = Box::pin(cni::serve(server, stop));
+            let mut serving = Box::pin(cni::serve(server.clone(), stop));
             // It listens before it first waits, so one look tells whether it does.
             if let Poll::Ready(outcome) = futures::poll!(&mut serving) {
                 return Err(NodeError::CniServer(match outcome {
@@ -60,6 +60,8 @@ pub async fn run(
                 }));
             }
             let task = requests.spawn(serving);
+            // The configuration is written next, and whoever reads it asks for STATUS at once.
+            server.connected().await;
             Ok(async move {
                 match task.await {
                     Ok(Ok(())) => NodeError::CniServer("it ended".to_owned()),

@@ -93,6 +93,13 @@ impl CniServer {
         self
     }
 
+    /// Waits until the server knows what is in the Open vSwitch database, if it needs that.
+    pub async fn connected(&self) {
+        if !self.settings.unprivileged {
+            self.ports.ready().await;
+        }
+    }
+
     /// Why ADD cannot be served now; none if it can.
     pub fn not_ready(&self) -> Option<String> {
         if self.settings.unprivileged {
