@@ -10,12 +10,13 @@
 //! unknown and immutable fields, names, versions and uids are treated as strictly. Not here:
 //! - CEL rules of custom resources (`x-kubernetes-validations`), conversion webhooks, ratcheting validation;
 //! - admission webhooks and policies, quotas, limit ranges, disruption budgets on eviction;
-//! - authorization: every known token may do everything;
+//! - of RBAC: aggregated roles, and the check that nobody grants more than they have;
 //! - controllers, garbage collection by owner and the token volume of pods; only deleted namespaces and
 //!   CustomResourceDefinitions are finished, every namespace gets its `default` service account, and Services with a
 //!   selector get their EndpointSlices (not the older Endpoints);
 //! - protobuf replies (requests are read), exec, attach and port-forward; logs are empty.
 
+mod access;
 mod discovery;
 mod endpoints;
 mod error;

@@ -12,7 +12,8 @@ pub struct Options {
     pub advertise: Option<SocketAddr>,
     /// Serve TLS with a private CA made at start; `None` serves plain HTTP.
     pub tls: Option<Tls>,
-    /// Bearer tokens accepted; `None` lets anybody in.
+    /// Bearer tokens of the administrator; `None` lets anybody in as one. Service accounts get theirs from the API, and
+    /// may do what RBAC allows them.
     pub tokens: Option<Vec<String>>,
     /// Ranges cluster IPs are taken from, the primary family first.
     pub service_cidrs: Vec<IpNet>,

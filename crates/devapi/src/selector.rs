@@ -179,6 +179,7 @@ fn supported(kind: &Kind, path: &str) -> bool {
                 | "spec.hostNetwork"
                 | "status.phase"
                 | "status.podIP"
+                | "status.podIPs"
                 | "status.nominatedNodeName"
         ),
         ("", "nodes") => path == "spec.unschedulable",

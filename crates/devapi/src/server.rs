@@ -7,6 +7,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    access::Tokens,
     endpoints,
     error::ApiError,
     faults::Faults,
@@ -76,7 +77,7 @@ impl Server {
         let api = Arc::new(Api {
             store: store.clone(),
             faults: faults.clone(),
-            tokens: options.tokens,
+            tokens: Tokens::new(options.tokens),
             address: endpoint,
             stop: stop.clone(),
         });

@@ -92,7 +92,8 @@ async fn conflicts_and_preconditions() {
     assert_eq!(same.resource_version(), second.resource_version());
     let uid = json!({"metadata": {"uid": "00000000-0000-4000-8000-000000000000", "annotations": {"a": "b"}}});
     let refused = maps.patch("m", &PatchParams::default(), &Patch::Merge(&uid)).await;
-    assert_eq!(code(refused.expect_err("another object")), 409);
+    // What a patch says is no precondition but a change.
+    assert_eq!(code(refused.expect_err("another object")), 422);
     let other = Preconditions { uid: Some("other".into()), resource_version: None };
     let refused =
         maps.delete("m", &DeleteParams { preconditions: Some(other), ..DeleteParams::default() }).await;

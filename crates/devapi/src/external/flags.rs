@@ -66,6 +66,8 @@ pub(super) fn prepare(
         format!("--service-cluster-ip-range={}", cidrs.join(",")),
         "--authorization-mode=RBAC".into(),
         "--allow-privileged=true".into(),
+        // Names of development nodes resolve nowhere; kubectl logs and exec go by address.
+        "--kubelet-preferred-address-types=InternalIP,Hostname".into(),
         // No controller-manager makes the service accounts the one plugin insists on, nor takes the taint away that the
         // other puts on new nodes.
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".into(),

@@ -16,7 +16,13 @@ use http::{Method, Request, Response, header};
 use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 
-use crate::{error::ApiError, faults::Faults, kind::Kind, store::Store};
+use crate::{
+    access::{self, Ask, Tokens, User},
+    error::ApiError,
+    faults::Faults,
+    kind::Kind,
+    store::Store,
+};
 pub(crate) use reply::{Body, Reply};
 use request::{Input, Target};
 
@@ -27,7 +33,7 @@ const GIT_VERSION: &str = "v1.36.0";
 pub(crate) struct Api {
     pub(crate) store: Arc<Store>,
     pub(crate) faults: Arc<Faults>,
-    pub(crate) tokens: Option<Vec<String>>,
+    pub(crate) tokens: Tokens,
     pub(crate) address: SocketAddr,
     pub(crate) stop: CancellationToken,
 }
@@ -57,26 +63,31 @@ async fn handle(api: &Arc<Api>, input: &Input) -> Result<Reply, ApiError> {
             }),
         ));
     }
-    authenticate(api, input)?;
+    let user = authenticate(api, input)?;
     if let Some(reply) = documents(api, input, path)? {
+        access::authorize(&api.store, &user, &Ask::Path { verb: "get", path })?;
         return Ok(reply);
     }
     let target = Target::find(&api.store, path).ok_or_else(ApiError::no_route)?;
     let verb = verb(input, &target)?;
     let resource = target.resource_path();
+    let ask = Ask::Resource {
+        verb,
+        group: &target.kind.group,
+        resource: &resource,
+        namespace: &target.namespace,
+        name: target.asked_name(input),
+    };
+    access::authorize(&api.store, &user, &ask)?;
     api.faults.before(verb, &resource, &target.name).await?;
-    dispatch(api, input, &target, verb).await
+    dispatch(api, input, &target, verb, &user).await
 }
 
-fn authenticate(api: &Api, input: &Input) -> Result<(), ApiError> {
-    let Some(tokens) = &api.tokens else { return Ok(()) };
+fn authenticate(api: &Api, input: &Input) -> Result<User, ApiError> {
     let given =
         input.header(header::AUTHORIZATION.as_str()).strip_prefix("Bearer ").unwrap_or_default().trim();
-    if tokens.iter().any(|t| t == given) {
-        Ok(())
-    } else {
-        Err(ApiError::new(401, "Unauthorized", "Unauthorized"))
-    }
+    let user = api.tokens.user(&api.store, given);
+    user.ok_or_else(|| ApiError::new(401, "Unauthorized", "Unauthorized"))
 }
 
 /// Discovery and OpenAPI.
@@ -117,10 +128,16 @@ fn verb(input: &Input, target: &Target) -> Result<&'static str, ApiError> {
     })
 }
 
-async fn dispatch(api: &Arc<Api>, input: &Input, target: &Target, verb: &str) -> Result<Reply, ApiError> {
+async fn dispatch(
+    api: &Arc<Api>,
+    input: &Input,
+    target: &Target,
+    verb: &str,
+    user: &User,
+) -> Result<Reply, ApiError> {
     let kind: &Kind = &target.kind;
     if kind.is_review() {
-        return reviews::answer(api, input, target, verb);
+        return reviews::answer(api, input, target, verb, user);
     }
     if !target.sub.is_empty() {
         return subresource(api, input, target, verb);

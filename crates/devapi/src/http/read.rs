@@ -10,7 +10,7 @@ use super::{
     reply::{Form, partial},
 };
 use crate::{
-    error::ApiError,
+    error::{ApiError, FieldError},
     kind::Kind,
     selector::Selector,
     store::{Entry, ListOptions, Page},
@@ -69,6 +69,11 @@ pub(super) fn list_options(input: &Input, target: &Target) -> Result<ListOptions
 
 pub(super) fn list(api: &Api, input: &Input, target: &Target) -> Result<Reply, ApiError> {
     let form = Form::of(input.header("accept"))?;
+    if input.has("sendInitialEvents") {
+        let why = "sendInitialEvents is forbidden for list";
+        let error = FieldError::forbidden("sendInitialEvents", why);
+        return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &[error]));
+    }
     let page = api.store.list_objects(&target.kind, &list_options(input, target)?)?;
     let meta = list_meta(&page);
     let kind = &target.kind;

@@ -189,6 +189,17 @@ impl Target {
         .filter(|t| !t.kind.namespaced || !t.namespace.is_empty() || t.name.is_empty())
     }
 
+    /// The one object the request can be about: a list or watch selects it by name.
+    pub(super) fn asked_name<'a>(&'a self, input: &'a Input) -> &'a str {
+        if !self.name.is_empty() {
+            return &self.name;
+        }
+        let mut terms = input.query("fieldSelector").split(',');
+        terms
+            .find_map(|term| term.strip_prefix("metadata.name="))
+            .map_or("", |name| name.trim_start_matches('='))
+    }
+
     /// `pods` or `pods/status`.
     pub(super) fn resource_path(&self) -> String {
         if self.sub.is_empty() {

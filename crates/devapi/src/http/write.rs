@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Api, Input, Reply, Target, read, reply::Form};
 use crate::{
-    error::ApiError,
+    error::{ApiError, FieldError},
     kind::Kind,
     patch::Patch,
     store::{Outcome, Sub},
@@ -42,14 +42,12 @@ pub(super) fn patch(api: &Api, input: &Input, target: &Target, sub: Sub) -> Resu
     let patch = read_patch(input)?;
     let options = input.write_options()?;
     if matches!(patch, Patch::Apply(_)) && input.query("fieldManager").is_empty() {
-        return Err(ApiError::bad_request(
-            "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
-        ));
+        let error = FieldError::required("fieldManager", "is required for apply patch");
+        return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
     }
     if !matches!(patch, Patch::Apply(_)) && input.has("force") {
-        return Err(ApiError::bad_request(
-            "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch",
-        ));
+        let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
+        return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
     }
     let outcome =
         api.store.patch_object(&target.kind, &target.namespace, &target.name, sub, &patch, &options)?;

@@ -1,6 +1,6 @@
 //! Sets of fields as `managedFields` records them (FieldsV1), and the schema-aware merge of server-side apply.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -158,6 +158,38 @@ fn granular_list(schema: &Schema) -> bool {
 
 fn field_schema<'a>(schema: &'a Schema, name: &str, any: &'a Schema) -> &'a Schema {
     schema.child(name).unwrap_or(any)
+}
+
+/// A list that names one of its items twice, so that nobody can tell which one is meant: where it is, and the item.
+pub(crate) fn named_twice(value: &Value, schema: &Schema, path: &str) -> Option<String> {
+    let any = Schema::anything();
+    match value {
+        Value::Object(map) => map.iter().find_map(|(name, field)| {
+            named_twice(field, field_schema(schema, name, &any), &format!("{path}.{name}"))
+        }),
+        Value::Array(items) => {
+            let mut seen = BTreeSet::new();
+            for item in items {
+                let element = item_element(item, schema)?;
+                if !seen.insert(element.clone()) {
+                    return Some(match element.split_once(':') {
+                        Some(("k", keys)) => format!("{path}: duplicate entries for key {}", written(keys)),
+                        _ => format!("{path}: duplicate entries for {item}"),
+                    });
+                }
+            }
+            let child = schema.items.as_ref()?.get();
+            items.iter().enumerate().find_map(|(at, item)| named_twice(item, child, &format!("{path}[{at}]")))
+        }
+        _ => None,
+    }
+}
+
+/// Keys of an item as errors show them: `[type="InternalIP"]`.
+fn written(keys: &str) -> String {
+    let keys: Map<String, Value> = serde_json::from_str(keys).unwrap_or_default();
+    let parts: Vec<String> = keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    format!("[{}]", parts.join(","))
 }
 
 /// All fields a value sets.

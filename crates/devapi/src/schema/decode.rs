@@ -104,7 +104,10 @@ fn typed(value: &Value, schema: &Schema, path: &str) -> Result<(), String> {
     }
     let Value::String(text) = value else { return Ok(()) };
     match schema.format.as_str() {
-        "date-time" | "micro-time" if parse_time(text).is_none() => {
+        "micro-time" if !is_micro_time(text) => Err(format!(
+            "{path}: parsing time {text:?} as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse"
+        )),
+        "date-time" if parse_time(text).is_none() => {
             Err(format!("{path}: parsing time {text:?} as RFC 3339: cannot parse"))
         }
         "byte" if !is_base64(text) => Err(format!("{path}: illegal base64 data")),
@@ -114,6 +117,13 @@ fn typed(value: &Value, schema: &Schema, path: &str) -> Result<(), String> {
         )),
         _ => Ok(()),
     }
+}
+
+/// Microseconds are all written out, neither more nor fewer digits.
+fn is_micro_time(text: &str) -> bool {
+    let digits =
+        text.split_once('.').map_or(0, |(_, rest)| rest.bytes().take_while(u8::is_ascii_digit).count());
+    digits == 6 && parse_time(text).is_some()
 }
 
 fn is_base64(text: &str) -> bool {

@@ -161,7 +161,7 @@ pub(super) fn validate(kind: &Kind, object: &Value) -> Vec<FieldError> {
 fn wrong_name(kind: &Kind, name: &str) -> Option<String> {
     match (kind.group.as_str(), kind.plural.as_str()) {
         ("", "namespaces") => names::dns_label(name),
-        ("", "services") => names::dns_1035_label(name),
+        ("", "services") => names::dns_label(name),
         ("rbac.authorization.k8s.io", _) => names::path_segment(name),
         ("networking.k8s.io", "ipaddresses") => name.parse::<std::net::IpAddr>().err().map(|e| e.to_string()),
         _ => names::dns_subdomain(name),

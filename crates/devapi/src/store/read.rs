@@ -5,7 +5,11 @@ use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 use serde_json::{Value, json};
 
 use super::{Entry, Key, Store, shelf::Shelf};
-use crate::{error::ApiError, kind::Kind, selector::Selector};
+use crate::{
+    error::{ApiError, FieldError},
+    kind::Kind,
+    selector::Selector,
+};
 
 /// What to list.
 #[derive(Clone, Debug, Default)]
@@ -104,9 +108,9 @@ fn check_version(options: &ListOptions, now: u64, compacted: u64) -> Result<(), 
     let wanted = &options.resource_version;
     if wanted.is_empty() {
         if !options.version_match.is_empty() {
-            return Err(ApiError::bad_request(
-                "resourceVersionMatch is forbidden unless resourceVersion is provided",
-            ));
+            let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            let error = FieldError::forbidden("resourceVersionMatch", why);
+            return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &[error]));
         }
         return Ok(());
     }

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::{Entry, State, Store, Sub, convert, custom, managed, meta};
 use crate::{
-    error::ApiError,
+    error::{ApiError, FieldError},
     kind::Kind,
-    patch::Patch,
+    patch::{Patch, fields::named_twice},
     schema::{Unknown, decode, named, prune},
     strategy,
 };
@@ -117,12 +117,16 @@ impl Store {
             warnings = read_applied(kind, name, &mut applied, options)?;
             let given = applied["metadata"]["uid"].as_str().unwrap_or_default();
             if !given.is_empty() && old["metadata"]["uid"].as_str() != Some(given) {
-                return Err(uid_mismatch(kind, name, given, &old));
+                return Err(uid_is_immutable(kind, name, given));
             }
             managed::apply(&old, &applied, kind, &options.manager, sub, options.force)?
         } else {
             let mut new = patch.apply(&old, kind)?;
-            warnings.extend(read(kind, &mut new, options.validation)?);
+            warnings.extend(read_patched(kind, &mut new, options.validation)?);
+            let given = new["metadata"]["uid"].as_str().unwrap_or_default();
+            if !given.is_empty() && old["metadata"]["uid"].as_str() != Some(given) {
+                return Err(uid_is_immutable(kind, name, given));
+            }
             new
         };
         let entry = state.replace(kind, namespace, name, sub, new, options, applying)?;
@@ -168,7 +172,21 @@ fn read_applied(
     if object["metadata"].get("managedFields").is_some_and(|m| !m.is_null()) {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
-    let warnings = read(kind, object, options.validation)?;
+    let unknown = read(kind, object, Validation::Warn)?;
+    let typed = |why: &str| {
+        let (namespace, version) = (text_of(object, "namespace"), kind.api_version());
+        let version = if kind.group.is_empty() { format!("/{version}") } else { version };
+        let object = format!("({namespace}/{name}; {version}, Kind={})", kind.kind);
+        ApiError::internal(format!("failed to create typed patch object {object}: {why}"))
+    };
+    if let Some(field) = unknown.first().filter(|_| !kind.is_custom()) {
+        let field = field.trim_start_matches("unknown field ").trim_matches('"');
+        return Err(typed(&format!(".{field}: field not declared in schema")));
+    }
+    if let Some(twice) = named_twice(object, kind.schema(), "") {
+        return Err(typed(&twice));
+    }
+    let warnings = if options.validation == Validation::Warn { unknown } else { Vec::new() };
     let given = object["metadata"]["name"].as_str().unwrap_or_default();
     if !given.is_empty() && given != name {
         return Err(ApiError::bad_request(format!(
@@ -177,6 +195,24 @@ fn read_applied(
     }
     object["metadata"]["name"] = name.into();
     Ok(warnings)
+}
+
+/// What a patch made of an object must still be one: otherwise the patch is at fault.
+fn read_patched(kind: &Kind, object: &mut Value, validation: Validation) -> Result<Vec<String>, ApiError> {
+    let made = object.clone();
+    read(kind, object, validation).map_err(|error| {
+        if error.code != 400 || validation == Validation::Strict {
+            return error;
+        }
+        let error = FieldError::invalid("patch", &made.to_string().into(), error.message);
+        ApiError::invalid("", "", "", &[error])
+    })
+}
+
+/// A patch says what the object shall be like, so a uid in it is not a precondition but a change.
+fn uid_is_immutable(kind: &Kind, name: &str, given: &str) -> ApiError {
+    let error = FieldError::invalid("metadata.uid", &given.into(), "field is immutable");
+    ApiError::invalid(&kind.group, &kind.kind, name, &[error])
 }
 
 /// Decodes a body as `kind`: identity, types, unknown fields. Gives warnings for the client.
@@ -230,6 +266,10 @@ pub(crate) fn read(kind: &Kind, object: &mut Value, validation: Validation) -> R
         Validation::Warn => Ok(texts),
         _ => Ok(Vec::new()),
     }
+}
+
+fn text_of<'a>(object: &'a Value, field: &str) -> &'a str {
+    object["metadata"][field].as_str().unwrap_or_default()
 }
 
 pub(super) fn uid_mismatch(kind: &Kind, name: &str, wanted: &str, object: &Value) -> ApiError {

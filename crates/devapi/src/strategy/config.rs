@@ -60,8 +60,17 @@ pub(super) fn validate_immutable(kind: &Kind, old: &Value, new: &Value, errors: 
 }
 
 /// An event lies in the namespace of the object it is about (or `default` for cluster objects).
-pub(super) fn validate_event(event: &Value, errors: &mut Vec<FieldError>) {
-    let about = text(&event["involvedObject"], "namespace");
+pub(super) fn validate_event(kind: &Kind, event: &Value, errors: &mut Vec<FieldError>) {
+    // The newer form says more: what happened when, and who saw it.
+    if kind.group == "events.k8s.io" {
+        for field in ["eventTime", "reportingController", "reportingInstance", "action", "reason"] {
+            if text(event, field).is_empty() {
+                errors.push(FieldError::required(field, ""));
+            }
+        }
+    }
+    let about = if kind.group == "events.k8s.io" { &event["regarding"] } else { &event["involvedObject"] };
+    let about = text(about, "namespace");
     let namespace = text(&event["metadata"], "namespace");
     let fits =
         if about.is_empty() { matches!(namespace, "default" | "kube-system") } else { about == namespace };
@@ -83,9 +92,6 @@ pub(super) fn validate_lease(lease: &Value, errors: &mut Vec<FieldError>) {
                 if least == 1 { "must be greater than 0" } else { "must be greater than or equal to 0" };
             errors.push(FieldError::invalid(format!("spec.{field}"), &spec[field], why));
         }
-    }
-    if spec.get("holderIdentity") == Some(&json!("")) {
-        errors.push(FieldError::required("spec.holderIdentity", "must not be empty"));
     }
 }
 

@@ -1,8 +1,10 @@
 //! What the API server does to objects of a kind besides storing them: defaults, field ownership of the
 //! subresources, validation, immutable fields.
 
+mod addresses;
 mod config;
 mod crd;
+mod labels;
 mod network;
 mod node;
 mod pod;
@@ -131,7 +133,7 @@ pub(crate) fn validate(kind: &Kind, object: &Value) -> Vec<FieldError> {
         ("", "services") => service::validate(object, &mut errors),
         ("", "nodes") => node::validate(object, &mut errors),
         ("", "configmaps" | "secrets") => config::validate_data(object, &mut errors),
-        ("", "events") => config::validate_event(object, &mut errors),
+        ("" | "events.k8s.io", "events") => config::validate_event(kind, object, &mut errors),
         ("networking.k8s.io", "networkpolicies") => network::validate_policy(object, &mut errors),
         ("discovery.k8s.io", "endpointslices") => network::validate_slice(object, &mut errors),
         ("coordination.k8s.io", "leases") => config::validate_lease(object, &mut errors),
@@ -150,6 +152,8 @@ pub(crate) fn validate_update(kind: &Kind, sub: Sub, old: &Value, new: &Value) -
     }
     match (kind.group.as_str(), kind.plural.as_str()) {
         ("", "pods") if sub == Sub::None => pod::validate_update(old, new, &mut errors),
+        ("", "pods") if sub == Sub::Status => pod::validate_status(new, &mut errors),
+        ("", "services") if sub == Sub::Status => service::validate_status(new, &mut errors),
         ("", "services") => service::validate_update(old, new, &mut errors),
         ("", "nodes") => node::validate_update(old, new, &mut errors),
         ("", "configmaps" | "secrets") => config::validate_immutable(kind, old, new, &mut errors),

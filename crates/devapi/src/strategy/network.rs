@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{fill, items, items_mut, text};
+use super::{addresses, fill, items, items_mut, labels, text};
 use crate::error::FieldError;
 
 pub(super) fn default_endpoints(object: &mut Value) {
@@ -39,17 +39,23 @@ pub(super) fn validate_slice(slice: &Value, errors: &mut Vec<FieldError>) {
         }
         for (n, address) in items(endpoint, "addresses") {
             let value = address.as_str().unwrap_or_default();
-            let ok = match ty {
-                "IPv4" => value.parse::<std::net::Ipv4Addr>().is_ok(),
-                "IPv6" => value.parse::<std::net::Ipv6Addr>().is_ok(),
-                _ => crate::names::dns_subdomain(value).is_none(),
-            };
-            if !ok {
+            if let Err(why) = validate_address(ty, value) {
                 let field = format!("endpoints[{at}].addresses[{n}]");
-                errors.push(FieldError::invalid(field, address, format!("must be a valid {ty} address")));
+                errors.push(FieldError::invalid(field, address, why));
             }
         }
     }
+}
+
+fn validate_address(ty: &str, value: &str) -> Result<(), String> {
+    if ty == "FQDN" {
+        return crate::names::dns_subdomain(value).map_or(Ok(()), Err);
+    }
+    let ip = addresses::ip(value)?;
+    if ip.is_ipv4() != (ty == "IPv4") {
+        return Err(format!("must be an {ty} address"));
+    }
+    Ok(addresses::reachable(ip)?)
 }
 
 pub(super) fn default_policy(policy: &mut Value) {
@@ -72,6 +78,7 @@ pub(super) fn default_policy(policy: &mut Value) {
 
 pub(super) fn validate_policy(policy: &Value, errors: &mut Vec<FieldError>) {
     let spec = &policy["spec"];
+    labels::validate_selector(&spec["podSelector"], "spec.podSelector", errors);
     for (list, peers) in [("ingress", "from"), ("egress", "to")] {
         for (at, rule) in items(spec, list) {
             for (n, peer) in items(rule, peers) {
@@ -91,6 +98,9 @@ pub(super) fn validate_policy(policy: &Value, errors: &mut Vec<FieldError>) {
 }
 
 fn validate_peer(peer: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    for selector in ["podSelector", "namespaceSelector"] {
+        labels::validate_selector(&peer[selector], &format!("{path}.{selector}"), errors);
+    }
     let selects = peer.get("podSelector").is_some() || peer.get("namespaceSelector").is_some();
     let Some(block) = peer.get("ipBlock") else {
         if !selects {
@@ -101,16 +111,17 @@ fn validate_peer(peer: &Value, path: &str, errors: &mut Vec<FieldError>) {
     if selects {
         errors.push(FieldError::forbidden(path, "may not specify both ipBlock and another peer"));
     }
-    let network = text(block, "cidr").parse::<ipnet::IpNet>();
-    let why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-    let Ok(network) = network else {
-        errors.push(FieldError::invalid(format!("{path}.ipBlock.cidr"), &block["cidr"], why));
-        return;
+    let network = match addresses::cidr(text(block, "cidr")) {
+        Ok(network) => network,
+        Err(why) => {
+            errors.push(FieldError::invalid(format!("{path}.ipBlock.cidr"), &block["cidr"], why));
+            return;
+        }
     };
     for (at, except) in items(block, "except") {
         let field = format!("{path}.ipBlock.except[{at}]");
-        match except.as_str().unwrap_or_default().parse::<ipnet::IpNet>() {
-            Err(_) => errors.push(FieldError::invalid(field, except, why)),
+        match addresses::cidr(except.as_str().unwrap_or_default()) {
+            Err(why) => errors.push(FieldError::invalid(field, except, why)),
             Ok(inner) if !network.contains(&inner) || network == inner => {
                 errors.push(FieldError::invalid(field, except, "must be a strict subset of `cidr`"));
             }
@@ -127,6 +138,9 @@ fn validate_port(port: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let number = &port["port"];
     if number.is_i64() && !number.as_i64().is_some_and(|n| (1..=65535).contains(&n)) {
         let why = "must be between 1 and 65535, inclusive";
+        errors.push(FieldError::invalid(format!("{path}.port"), number, why));
+    }
+    if let Some(why) = number.as_str().and_then(addresses::port_name) {
         errors.push(FieldError::invalid(format!("{path}.port"), number, why));
     }
     let Some(end) = port.get("endPort") else { return };

@@ -1,8 +1,10 @@
 //! Pods.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
-use super::{fill, items, pod_spec};
+use super::{addresses, fill, items, pod_spec, text};
 use crate::error::FieldError;
 
 pub(super) fn prepare_create(pod: &mut Value) {
@@ -11,6 +13,7 @@ pub(super) fn prepare_create(pod: &mut Value) {
 }
 
 pub(super) fn default(pod: &mut Value) {
+    agree_on_addresses(&mut pod["status"]);
     if !pod["spec"].is_object() {
         return;
     }
@@ -35,6 +38,18 @@ pub(super) fn default(pod: &mut Value) {
                 json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}),
             );
         }
+    }
+}
+
+/// The one address and the list of them say the same; where they do not, the one decides.
+fn agree_on_addresses(status: &mut Value) {
+    let (one, first) = (text(status, "podIP").to_string(), status["podIPs"][0]["ip"].clone());
+    if one.is_empty() {
+        if first.is_string() {
+            status["podIP"] = first;
+        }
+    } else if first != json!(one) {
+        status["podIPs"] = json!([{ "ip": one }]);
     }
 }
 
@@ -65,6 +80,21 @@ pub(super) fn validate(pod: &Value, errors: &mut Vec<FieldError>) {
         return;
     }
     pod_spec::validate(&pod["spec"], "spec", errors);
+}
+
+/// Addresses of a pod: at most one of each family.
+pub(super) fn validate_status(pod: &Value, errors: &mut Vec<FieldError>) {
+    let mut families = BTreeSet::new();
+    for (at, ip) in items(&pod["status"], "podIPs") {
+        match addresses::ip(text(ip, "ip")) {
+            Err(why) => errors.push(FieldError::invalid(format!("status.podIPs[{at}]"), &ip["ip"], why)),
+            Ok(ip) if !families.insert(ip.is_ipv4()) => {
+                let why = "may specify no more than one IP for each IP family";
+                errors.push(FieldError::invalid("status.podIPs", &pod["status"]["podIPs"], why));
+            }
+            Ok(_) => {}
+        }
+    }
 }
 
 /// Keeps everything but the named fields of the spec from `old`.

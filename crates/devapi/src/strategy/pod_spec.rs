@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{fill, items, items_mut, text};
+use super::{addresses, fill, items, items_mut, text};
 use crate::{error::FieldError, names};
 
 /// Fills a pod spec as the API's defaulting does.
@@ -135,6 +135,11 @@ pub(super) fn validate(spec: &Value, path: &str, errors: &mut Vec<FieldError>) {
                 errors.push(FieldError::duplicate(format!("{here}.name"), &name.into()));
             }
             validate_container(container, &here, &volumes, errors);
+            for (p, port) in items(container, "ports") {
+                if let Some(why) = port["name"].as_str().and_then(addresses::port_name) {
+                    errors.push(FieldError::invalid(format!("{here}.ports[{p}].name"), &port["name"], why));
+                }
+            }
             let host_network = spec["hostNetwork"] == json!(true);
             for (p, port) in items(container, "ports").filter(|_| host_network) {
                 if port["hostPort"] != port["containerPort"] {
