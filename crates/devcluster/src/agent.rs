@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt, sync::Arc};
 use anyhow::{Context, Result};
 
 use crate::{
-    api::Api,
+    api::{Api, Role},
     binaries,
     cluster::Cluster,
     node::{GATEWAY_BRIDGE, Node},
@@ -42,6 +42,7 @@ pub struct AgentOptions {
 /// The cluster manager and a process a node.
 pub struct Agents {
     options: AgentOptions,
+    /// Flags of a node's process that lead to the API.
     access: Vec<String>,
     prefix: Prefix,
     cluster_flags: Vec<String>,
@@ -84,9 +85,9 @@ impl Agents {
             api.give_access(node)?;
             install_shim(node)?;
         }
-        let access = api.flags();
+        let access = api.flags(Role::Node);
         let prefix = cluster.prefix().clone();
-        let common = common(&options, &cluster_flags, &access);
+        let common = common(&options, &cluster_flags, &api.flags(Role::Manager));
         let manager = first.spawn(manager(&prefix, first, &common)?).await?;
         let mut agents = Self { options, access, prefix, cluster_flags, manager, nodes: BTreeMap::new() };
         for node in cluster.nodes() {

@@ -2,6 +2,7 @@
 //!
 //! Whichever it is, the nodes reach it at `https://172.18.0.254:6443`, and programs outside at a port on loopback.
 
+mod accounts;
 mod elsewhere;
 mod embedded;
 mod objects;
@@ -20,8 +21,9 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
+pub use accounts::Role;
 pub use objects::{apply, apply_status, delete, documents, mk_node};
 
 use crate::{addresses::GATEWAY, cluster::Cluster, node::Node, relay::Relay, space::Space};
@@ -52,12 +54,14 @@ pub struct Api {
     kubeconfig: PathBuf,
     access: Access,
     server: Server,
+    /// Nodes, and namespaces that were not there.
+    made: Vec<Value>,
     _relay: Relay,
 }
 
 /// How nodes log in.
 enum Access {
-    Token { url: String, token: String, ca: String },
+    Accounts { url: String, ca: String, tokens: accounts::Tokens },
     Kubeconfig(String),
 }
 
@@ -73,19 +77,24 @@ enum Server {
 impl Api {
     /// Starts or finds the API server and creates the nodes and namespaces every cluster has.
     pub async fn start(cluster: &Cluster, choice: ApiChoice) -> Result<Self> {
-        let api = match (choice, devapi::external::assets()) {
+        let mut api = match (choice, devapi::external::assets()) {
             (ApiChoice::Kubeconfig(file), _) => elsewhere::start(cluster, &file).await?,
             (ApiChoice::Assets(dir), _) | (ApiChoice::Any, Some(dir)) => real::start(cluster, &dir).await?,
             (ApiChoice::Any | ApiChoice::Embedded, _) => embedded::start(cluster).await?,
         };
+        // The accounts' namespace is there already, unless the API has accounts of its own.
         for name in ["ovn-kubernetes", "ovn-host-network"] {
             let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+            if objects::missing(&api.client, &namespace).await? {
+                api.made.push(namespace.clone());
+            }
             objects::apply(&api.client, &namespace).await?;
         }
         for node in cluster.nodes() {
             let object = mk_node(node.name(), &node.addresses());
             objects::apply(&api.client, &object).await?;
             objects::apply_status(&api.client, &object).await?;
+            api.made.push(object);
         }
         Ok(api)
     }
@@ -113,19 +122,25 @@ impl Api {
         }
     }
 
+    /// What was created at the start, to be taken away from a server that lives on.
+    pub(crate) fn made(&self) -> &[Value] {
+        &self.made
+    }
+
     /// Whether the server lives on after the cluster.
     pub fn is_elsewhere(&self) -> bool {
         matches!(self.server, Server::Elsewhere)
     }
 
-    /// Flags that lead our programs on the nodes to the API.
-    pub fn flags(&self) -> Vec<String> {
+    /// Flags that lead our programs on the nodes to the API, with the rights of their role where the server was started
+    /// here.
+    pub fn flags(&self, role: Role) -> Vec<String> {
         match &self.access {
-            Access::Token { url, token, .. } => vec![
+            Access::Accounts { url, tokens, .. } => vec![
                 "--k8s-apiserver".to_owned(),
                 url.clone(),
                 "--k8s-token".to_owned(),
-                token.clone(),
+                tokens.of(role).to_owned(),
                 "--k8s-cacert".to_owned(),
                 format!("{SECRETS}/ca.crt"),
             ],
@@ -138,16 +153,16 @@ impl Api {
         let dir = node.outside(SECRETS);
         fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
         match &self.access {
-            Access::Token { token, ca, .. } => {
+            Access::Accounts { tokens, ca, .. } => {
                 fs::write(dir.join("ca.crt"), ca)?;
-                fs::write(dir.join("token"), token)?;
+                fs::write(dir.join("token"), tokens.of(Role::Node))?;
             }
             Access::Kubeconfig(text) => fs::write(dir.join("kubeconfig"), text)?,
         }
         Ok(())
     }
 
-    /// An API reached with a token: the relay leads from outside to `inside`, a socket of the underlay.
+    /// An API reached with the administrator's token: the relay leads from outside to `inside`, a socket of the underlay.
     async fn with_token(
         cluster: &Cluster,
         inside: SocketAddr,
@@ -163,7 +178,8 @@ impl Api {
         let file = cluster.work_dir().join("kubeconfig");
         fs::write(&file, &kubeconfig)?;
         let client = client(&file).await?;
-        Ok(Self { client, kubeconfig: file, access: Access::Token { url, token, ca }, server, _relay: relay })
+        let access = Access::Accounts { url, ca, tokens: accounts::Tokens::create(&client).await? };
+        Ok(Self { client, kubeconfig: file, access, server, made: Vec::new(), _relay: relay })
     }
 }
 

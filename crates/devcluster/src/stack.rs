@@ -135,9 +135,7 @@ impl Stack {
     pub async fn stop(mut self) -> Result<()> {
         let mut failed = Vec::new();
         if self.api.is_elsewhere() {
-            let nodes: Vec<Value> =
-                self.cluster.nodes().iter().map(|node| api::mk_node(node.name(), &[])).collect();
-            for object in self.applied.iter().rev().chain(&nodes) {
+            for object in self.applied.iter().chain(self.api.made()).rev() {
                 if let Err(error) = api::delete(&self.api.client(), object).await {
                     failed.push(format!("{error:#}"));
                 }

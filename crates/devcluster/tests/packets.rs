@@ -242,8 +242,17 @@ fn an_existing_api_server_is_used_and_left_clean() -> Result<()> {
         }
         let client = stack.api().client();
         stack.stop().await?;
-        let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(client);
+        let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(client.clone());
         ensure!(nodes.list(&Default::default()).await?.items.is_empty(), "nodes were left in the API");
+        let all: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(client);
+        let lives = |namespace: &&k8s_openapi::api::core::v1::Namespace| {
+            let metadata = &namespace.metadata;
+            let ours = metadata.name.as_deref().is_some_and(|name| name.starts_with("ovn-"));
+            ours && metadata.deletion_timestamp.is_none()
+        };
+        let namespaces = all.list(&Default::default()).await?.items;
+        let left: Vec<_> = namespaces.iter().filter(lives).collect();
+        ensure!(left.is_empty(), "namespaces were left in the API: {left:?}");
         server.stop().await;
         Ok(())
     })

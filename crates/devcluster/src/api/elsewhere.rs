@@ -43,6 +43,7 @@ pub(super) async fn start(cluster: &Cluster, file: &Path) -> Result<Api> {
         kubeconfig,
         access: Access::Kubeconfig(for_nodes),
         server: Server::Elsewhere,
+        made: Vec::new(),
         _relay: relay,
     })
 }

@@ -26,15 +26,26 @@ pub fn documents(yaml: &str) -> Result<Vec<Value>> {
     Ok(documents)
 }
 
-/// Server-side apply of one object; waits for nothing.
+/// Server-side apply of one object without its status, which is not a client's to apply; waits for nothing.
 pub async fn apply(client: &Client, object: &Value) -> Result<Value> {
     let api = api(client, object).await?;
     let (name, params) = (name(object)?, PatchParams::apply(FIELD_MANAGER).force());
+    let mut wanted = object.clone();
+    if let Some(fields) = wanted.as_object_mut() {
+        fields.remove("status");
+    }
     let applied = api
-        .patch(name, &params, &Patch::Apply(object))
+        .patch(name, &params, &Patch::Apply(&wanted))
         .await
         .with_context(|| format!("applying {}", title(object)))?;
     Ok(serde_json::to_value(applied)?)
+}
+
+/// Whether there is no such object.
+pub(super) async fn missing(client: &Client, object: &Value) -> Result<bool> {
+    let api = api(client, object).await?;
+    let found = api.get_opt(name(object)?).await.with_context(|| format!("reading {}", title(object)))?;
+    Ok(found.is_none())
 }
 
 /// Merges the object's status into the one it has.
