@@ -1,5 +1,5 @@
 //! Validation of a value against a schema, with the field errors the API server gives for custom resources.
-//! CEL rules (`x-kubernetes-validations`) are not evaluated.
+//! CEL rules are evaluated by `rules`.
 
 use std::collections::BTreeSet;
 

@@ -6,6 +6,7 @@ mod check;
 mod decode;
 mod default;
 mod parse;
+mod rules;
 mod structural;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -17,6 +18,7 @@ pub(crate) use builtin::{definitions, named};
 pub(crate) use check::check;
 pub(crate) use decode::{Unknown, decode, prune};
 pub(crate) use default::apply_defaults;
+pub(crate) use rules::{Rule, check as check_rules};
 pub(crate) use structural::{admit, compile_custom};
 
 /// JSON type a schema allows.
@@ -80,6 +82,8 @@ pub(crate) struct Schema {
     pub(crate) merge_list: bool,
     pub(crate) default: Option<Value>,
     pub(crate) checks: Option<Box<Checks>>,
+    /// CEL rules.
+    pub(crate) rules: Vec<Rule>,
 }
 
 /// Validations of one node besides its type.

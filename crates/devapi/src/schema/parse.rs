@@ -5,7 +5,7 @@ use std::sync::Arc;
 use regex::Regex;
 use serde_json::Value;
 
-use super::{Checks, ListType, Schema, SchemaRef, Type};
+use super::{Checks, ListType, Schema, SchemaRef, Type, rules};
 
 /// Reads an OpenAPI v3 schema as CRDs and `builtin.json` carry it; the error names the place.
 pub(crate) fn parse(source: &Value) -> Result<Schema, String> {
@@ -77,6 +77,7 @@ fn parse_at(source: &Value, path: &str) -> Result<Schema, String> {
         schema.items = Some(child(items, &format!("{path}.items"))?);
     }
     schema.checks = checks(source, path)?.map(Box::new);
+    schema.rules = rules::parse(source, path)?;
     Ok(schema)
 }
 

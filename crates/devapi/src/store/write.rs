@@ -304,6 +304,9 @@ impl State {
         strategy::default(kind, &mut object);
         let mut errors = meta::validate(kind, &object);
         errors.extend(strategy::validate(kind, &object));
+        if errors.is_empty() {
+            errors.extend(strategy::validate_rules(kind, None, &object));
+        }
         if !errors.is_empty() {
             return Err(ApiError::invalid(&kind.group, &kind.kind, &name, &errors));
         }
@@ -402,6 +405,9 @@ impl State {
             errors.extend(strategy::validate(kind, &new));
         }
         errors.extend(strategy::validate_update(kind, sub, &old, &new));
+        if errors.is_empty() {
+            errors.extend(strategy::validate_rules(kind, Some(&old), &new));
+        }
         if errors.is_empty() && services {
             errors.extend(self.services.assign(&mut new, Some(&old)).err().unwrap_or_default());
         }

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     error::FieldError,
     kind::Kind,
-    schema::{Schema, Type, apply_defaults, check},
+    schema::{Schema, Type, apply_defaults, check, check_rules},
     store::Sub,
 };
 
@@ -140,6 +140,15 @@ pub(crate) fn validate(kind: &Kind, object: &Value) -> Vec<FieldError> {
         ("apps", _) => workload::validate(kind, object, &mut errors),
         ("apiextensions.k8s.io", _) => crd::validate(object, &mut errors),
         _ => {}
+    }
+    errors
+}
+
+/// Violations of a custom resource's own rules; to be asked about objects that fit their schema.
+pub(crate) fn validate_rules(kind: &Kind, old: Option<&Value>, new: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if kind.is_custom() {
+        check_rules(new, old, kind.schema(), "", &mut errors);
     }
     errors
 }
