@@ -8,7 +8,9 @@
 //!
 //! It owns all objects in memory; nothing survives [`Server::stop`]. What it accepts, a real API server accepts:
 //! unknown and immutable fields, names, versions and uids are treated as strictly. Not here:
-//! - CEL rules of custom resources (`x-kubernetes-validations`), conversion webhooks, ratcheting validation;
+//! - in rules of custom resources (`x-kubernetes-validations`, CEL): cost limits, `optionalOldSelf`, and the functions for
+//!   URLs, quantities and named formats (a CRD that uses them is refused);
+//! - conversion webhooks; ratcheting of anything but rules;
 //! - admission webhooks and policies, quotas, limit ranges, disruption budgets on eviction;
 //! - of RBAC: aggregated roles, and the check that nobody grants more than they have;
 //! - controllers, garbage collection by owner and the token volume of pods; only deleted namespaces and
