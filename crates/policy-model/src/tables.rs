@@ -156,10 +156,10 @@ pub fn objects(nodes: &[&str], command: impl Fn(&str, &str) -> Vec<String>) -> V
                         "protocol": protocol.to_string().to_uppercase() })
                 })
                 .collect();
-            // And names that stand for something else at every other pod.
+            // And names that stand for something else at every other pod; a container has a port only once.
             for (of, name) in ["http", "dns", "alt"].into_iter().enumerate() {
                 let protocol = PROTOCOLS[(at + of) % 3].to_string().to_uppercase();
-                let number = [53, 80, 81, 8080][(at + 2 * of) % 4];
+                let number = [53, 79, 8080, 8443][(at + of) % 4];
                 ports.push(json!({ "name": name, "containerPort": number, "protocol": protocol }));
             }
             objects.push(json!({ "apiVersion": "v1", "kind": "Pod",
