@@ -7,9 +7,9 @@
 //! The pair is made when it is needed. Pairs kept ready would cost more: moving an end into the pod's namespace waits for
 //! a grace period of the kernel (15 ms), making it there does not (0.5 ms).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 
 use crate::{
     Error, Handle, MacBytes, NetNs, Result,
@@ -22,6 +22,11 @@ use crate::{
 
 /// Transmit queue of a pod interface, as the reference's with bandwidth limits; 0 would mean no queue at all.
 const TXQLEN: u32 = 1000;
+
+/// The kernel makes no link-local address by itself (`IN6_ADDR_GEN_MODE_NONE`).
+const GENERATE_NONE: u8 = 1;
+/// The kernel makes one from the MAC address (`IN6_ADDR_GEN_MODE_EUI64`).
+const GENERATE_EUI64: u8 = 0;
 
 /// The two ends of a pod's interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,15 +156,23 @@ fn configure_here(spec: &PodLinkSpec) -> Result<()> {
     if spec.disable_tx_checksum {
         handle.set_tx_checksum(&spec.pair.pod_name, false)?;
     }
-    // The kernel sets the MAC before it brings the link up, so the link-local address made from it (mode 0) is the one
-    // that port security expects.
-    let addr_gen_mode = wants_v6.then_some(0);
-    let change = LinkChange { up: Some(true), mac: Some(spec.mac), addr_gen_mode, ..LinkChange::default() };
-    handle.set_link(index, &change)?;
+    if wants_v6 {
+        // The kernel's own link-local address would be tentative until its work queue has got round to it; ours never
+        // is. A request of its own: in one request the link would come up first.
+        handle
+            .set_link(index, &LinkChange { addr_gen_mode: Some(GENERATE_NONE), ..LinkChange::default() })?;
+    }
+    handle.set_link(index, &LinkChange { up: Some(true), mac: Some(spec.mac), ..LinkChange::default() })?;
     if spec.skip_ip_config {
         return Ok(());
     }
     let flags = AddrFlags { nodad: true, ..AddrFlags::default() };
+    if wants_v6 {
+        handle.replace_address(index, link_local(spec.mac), flags)?;
+        // As the kernel had it, for a link that somebody takes down and up again.
+        let addr_gen_mode = Some(GENERATE_EUI64);
+        handle.set_link(index, &LinkChange { addr_gen_mode, ..LinkChange::default() })?;
+    }
     for net in &spec.addresses {
         handle.replace_address(index, *net, flags)?;
     }
@@ -172,6 +185,13 @@ fn configure_here(spec: &PodLinkSpec) -> Result<()> {
         handle.replace_route(&route)?;
     }
     Ok(())
+}
+
+/// The link-local address made from a MAC address (RFC 4291, appendix A), the one that port security expects.
+fn link_local([a, b, c, d, e, f]: MacBytes) -> IpNet {
+    let pair = |high: u8, low: u8| u16::from_be_bytes([high, low]);
+    let ip = Ipv6Addr::new(0xfe80, 0, 0, 0, pair(a ^ 2, b), pair(c, 0xff), pair(0xfe, d), pair(e, f));
+    IpNet::V6(Ipv6Net::new_assert(ip, 64))
 }
 
 fn mac_text(mac: MacBytes) -> String {
