@@ -110,6 +110,60 @@ async fn crds_that_are_not_structural_are_refused() {
     assert_eq!(fields(&server.store().create(wrong).expect_err("name")), ["metadata.name"]);
 }
 
+#[tokio::test]
+async fn policies_of_administrators_are_judged_by_their_definitions() {
+    let server = server().await;
+    let store = server.store();
+    for text in [
+        include_str!("../../scenario/data/crds/adminnetworkpolicies.yaml"),
+        include_str!("../../scenario/data/crds/baselineadminnetworkpolicies.yaml"),
+        include_str!("../../scenario/data/crds/clusternetworkpolicies.yaml"),
+    ] {
+        store.create(serde_norway::from_str(text).expect("YAML")).expect("a definition in use");
+    }
+    let admin = |kind: &str, name: &str, version: &str, spec: Value| {
+        json!({"apiVersion": format!("policy.networking.k8s.io/{version}"), "kind": kind,
+            "metadata": {"name": name}, "spec": spec})
+    };
+    let with_ports = |start: i64, end: i64| {
+        admin(
+            "AdminNetworkPolicy",
+            "ports",
+            "v1alpha1",
+            json!({"priority": 5, "subject": {"namespaces": {}},
+            "ingress": [{"action": "Allow", "from": [{"namespaces": {}}],
+                "ports": [{"portRange": {"protocol": "TCP", "start": start, "end": end}}]}]}),
+        )
+    };
+    store.create(with_ports(80, 90)).expect("valid");
+    let subject = json!({"namespaces": {}});
+    let baseline =
+        |name: &str| admin("BaselineAdminNetworkPolicy", name, "v1alpha1", json!({"subject": subject}));
+    store.create(baseline("default")).expect("the one baseline");
+    let refused = [
+        (with_ports(90, 80), "spec.ingress[0].ports[0].portRange"),
+        (baseline("another"), "<nil>"),
+        (
+            admin("AdminNetworkPolicy", "net", "v1alpha1", json!({"priority": 1001, "subject": subject})),
+            "spec.priority",
+        ),
+        (
+            admin(
+                "ClusterNetworkPolicy",
+                "c",
+                "v1alpha2",
+                json!({"tier": "Admin", "priority": 1, "subject": subject,
+                "egress": [{"action": "Accept", "to": [{"networks": ["10.0.0.0/99"]}]}]}),
+            ),
+            "spec.egress[0].to[0].networks[0]",
+        ),
+    ];
+    for (object, field) in refused {
+        let error = store.create(object.clone()).expect_err("refused");
+        assert!(fields(&error).contains(&field.to_owned()), "{object}: {error:?}");
+    }
+}
+
 async fn gone(store: &Store, resource: &str, name: &str) -> bool {
     for _ in 0..1000 {
         if store.get(resource, "", name).is_none() {

@@ -16,11 +16,25 @@ use lab::{eventually, run};
 use scenario::{Scenario, canonical, compare};
 use serde_json::{Value, json};
 
+/// The kinds of administrators' policies, as they are installed in a cluster.
+const POLICY_KINDS: [&str; 2] = [
+    include_str!("../../scenario/data/crds/adminnetworkpolicies.yaml"),
+    include_str!("../../scenario/data/crds/baselineadminnetworkpolicies.yaml"),
+];
+
 /// Applies a scenario's documents, each settled before the next, and compares what resulted.
 async fn play(scenario: &Scenario, families: Families, gateway_mode: &str) -> Result<()> {
     let cluster = Cluster::builder().nodes(2).families(families).start().await?;
     let mut stack = Stack::without_runners(cluster, ApiChoice::Any).await?;
-    let options = AgentOptions { gateway_mode: gateway_mode.to_owned(), ..AgentOptions::default() };
+    let mut options = AgentOptions { gateway_mode: gateway_mode.to_owned(), ..AgentOptions::default() };
+    if scenario.name == Scenario::ADMIN_POLICIES.name {
+        for definition in POLICY_KINDS {
+            for document in api::documents(definition)? {
+                api::apply(&stack.api().client(), &document).await?;
+            }
+        }
+        options.extra.push("--enable-admin-network-policy".to_owned());
+    }
     stack.start_agents(options).await?;
     for node in stack.cluster().nodes() {
         lab::ready(node).await?;
@@ -58,6 +72,11 @@ async fn step(stack: &Stack, mut document: Value) -> Result<()> {
     match action.as_str() {
         Some("status") => api::apply_status(&client, &document).await,
         Some("delete") => api::delete(&client, &document).await,
+        Some("annotate") if document["kind"] == "Namespace" => {
+            let name = document.pointer("/metadata/name").and_then(Value::as_str).context("no name")?;
+            let patch = json!({ "metadata": { "annotations": document["metadata"]["annotations"] } });
+            merge(stack, &format!("/api/v1/namespaces/{name}"), &patch).await
+        }
         _ => bail!("{action} is not known here"),
     }
 }
@@ -88,9 +107,13 @@ async fn started(stack: &Stack, pod: &Value) -> Result<()> {
         "phase": "Running", "hostIP": host.first(), "podIP": addresses.first(), "podIPs": ips,
         "conditions": [{ "type": "Ready", "status": "True" }],
     } });
-    let request = Request::patch(format!("{path}/status"))
+    merge(stack, &format!("{path}/status"), &status).await
+}
+
+async fn merge(stack: &Stack, path: &str, patch: &Value) -> Result<()> {
+    let request = Request::patch(path)
         .header("content-type", "application/merge-patch+json")
-        .body(serde_json::to_vec(&status)?)?;
+        .body(serde_json::to_vec(patch)?)?;
     stack.api().client().request::<Value>(request).await?;
     Ok(())
 }
@@ -107,6 +130,10 @@ async fn same_annotations(stack: &Stack, scenario: &Scenario) -> Result<()> {
                 ("Node", _) => format!("/api/v1/nodes/{name}"),
                 ("Namespace", _) => format!("/api/v1/namespaces/{name}"),
                 ("Pod", Some(namespace)) => format!("/api/v1/namespaces/{namespace}/pods/{name}"),
+                ("AdminNetworkPolicy" | "BaselineAdminNetworkPolicy", _) => {
+                    let plural = kind.to_lowercase().replace("policy", "policies");
+                    format!("/apis/policy.networking.k8s.io/v1alpha1/{plural}/{name}")
+                }
                 _ => bail!("{kind} {name} is not compared"),
             };
             let ours = lab::get(stack, &path).await?;
@@ -116,12 +143,34 @@ async fn same_annotations(stack: &Stack, scenario: &Scenario) -> Result<()> {
             let expected: BTreeMap<String, Value> = serde_json::from_value(object["annotations"].clone())?;
             ensure!(annotations == expected, "{kind} {name}:\n{annotations:#?}\nrecorded\n{expected:#?}");
             ensure!(ours.pointer("/metadata/finalizers").unwrap_or(&Value::Null) == &object["finalizers"]);
+            if kind.ends_with("AdminNetworkPolicy") {
+                same_conditions(object, &ours).with_context(|| format!("{kind} {name}"))?;
+            }
             compared += usize::from(!expected.is_empty());
         }
         ensure!(compared >= 2, "only {compared} objects with annotations");
         Ok(())
     })
     .await
+}
+
+/// The conditions of a policy say what they did, but for the time.
+fn same_conditions(recorded: &Value, ours: &Value) -> Result<()> {
+    let list = |object: &Value| -> BTreeSet<Vec<String>> {
+        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+        let text = |condition: &Value, field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+        let fields = ["type", "status", "reason", "message"];
+        conditions
+            .into_iter()
+            .flatten()
+            .map(|condition| fields.iter().map(|field| text(condition, field)).collect())
+            .collect()
+    };
+    let (expected, shown) = (list(recorded), list(ours));
+    ensure!(!expected.is_empty(), "no condition was recorded");
+    // The recording was taken before the second node had spoken.
+    ensure!(expected.is_subset(&shown), "{shown:#?}\nrecorded\n{expected:#?}");
+    Ok(())
 }
 
 async fn same_rows(node: &Node, scenario: &Scenario) -> Result<()> {
@@ -278,4 +327,14 @@ fn pods_of_every_kind() -> Result<()> {
 #[test]
 fn services_of_every_kind() -> Result<()> {
     run(play(&Scenario::SERVICES, Families::V4, "shared"))
+}
+
+#[test]
+fn network_policies() -> Result<()> {
+    run(play(&Scenario::POLICIES, Families::V4, "shared"))
+}
+
+#[test]
+fn policies_of_administrators() -> Result<()> {
+    run(play(&Scenario::ADMIN_POLICIES, Families::V4, "shared"))
 }
