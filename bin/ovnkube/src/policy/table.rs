@@ -3,9 +3,9 @@
 /// Two columns under headings; the second is wrapped, and begins at the same place in every row.
 pub(super) fn two_columns(heads: [&str; 2], rows: &[(String, String)], indent: &str, width: usize) -> String {
     let widest = rows.iter().map(|(first, _)| first.chars().count()).max().unwrap_or(0);
-    let bound = (width / 2).max(20);
-    let column = widest.max(heads[0].len()).min(bound);
-    let rest = width.saturating_sub(indent.len() + column + 3).max(20);
+    let room = width.saturating_sub(indent.len() + 3).max(heads[0].len() + heads[1].len());
+    let column = widest.min(room / 2).max(heads[0].len());
+    let rest = (room - column).max(heads[1].len());
     let mut text = format!("{indent}{:<column$}   {}\n", heads[0], heads[1]);
     for (first, second) in rows {
         let first = wrapped(first, column);
