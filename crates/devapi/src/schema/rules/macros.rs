@@ -53,7 +53,7 @@ fn over(
     every: bool,
 ) -> IdedExpr {
     const RESULT: &str = "@result";
-    let mut result = |helper: &mut MacroExprHelper<'_>| helper.next_expr(Expr::Ident(RESULT.to_owned()));
+    let result = |helper: &mut MacroExprHelper<'_>| helper.next_expr(Expr::Ident(RESULT.to_owned()));
     let init = helper.next_expr(Expr::Literal(LiteralValue::Boolean(every.into())));
     let so_far = result(helper);
     let undecided = if every { so_far } else { call(helper, operators::LOGICAL_NOT, vec![so_far]) };
