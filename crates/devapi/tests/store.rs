@@ -125,23 +125,22 @@ async fn policies_of_administrators_are_judged_by_their_definitions() {
         json!({"apiVersion": format!("policy.networking.k8s.io/{version}"), "kind": kind,
             "metadata": {"name": name}, "spec": spec})
     };
-    let with_ports = |start: i64, end: i64| {
+    let with_network = |name: &str, network: &str| {
         admin(
             "AdminNetworkPolicy",
-            "ports",
+            name,
             "v1alpha1",
             json!({"priority": 5, "subject": {"namespaces": {}},
-            "ingress": [{"action": "Allow", "from": [{"namespaces": {}}],
-                "ports": [{"portRange": {"protocol": "TCP", "start": start, "end": end}}]}]}),
+                "egress": [{"action": "Allow", "to": [{"networks": [network]}]}]}),
         )
     };
-    store.create(with_ports(80, 90)).expect("valid");
+    store.create(with_network("good", "10.0.0.0/9")).expect("valid");
     let subject = json!({"namespaces": {}});
     let baseline =
         |name: &str| admin("BaselineAdminNetworkPolicy", name, "v1alpha1", json!({"subject": subject}));
     store.create(baseline("default")).expect("the one baseline");
     let refused = [
-        (with_ports(90, 80), "spec.ingress[0].ports[0].portRange"),
+        (with_network("bad", "10.0.0.0/99"), "spec.egress[0].to[0].networks[0]"),
         (baseline("another"), "<nil>"),
         (
             admin("AdminNetworkPolicy", "net", "v1alpha1", json!({"priority": 1001, "subject": subject})),

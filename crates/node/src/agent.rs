@@ -24,6 +24,7 @@ use std::time::Duration;
 use host::Handle;
 use kapi::annotations::GatewayMode;
 use kube_io::{Backoff, Kube, ObjectRef, Severity};
+use ovn::names;
 use ovsdb::{Endpoint, Options, Replica};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
@@ -280,7 +281,8 @@ impl Agent {
 
     /// The gateway router of a new node: until its flows are in the switch, packets of pods to the outside are lost.
     async fn await_router(&self) {
-        if let Err(problem) = ovn_sync::carried_out(&self.settings.ovn_nb, ROUTER_PATIENCE).await {
+        let router = names::gateway_router(&self.settings.node);
+        if let Err(problem) = ovn_sync::carried_out(&self.settings.ovn_nb, &router, ROUTER_PATIENCE).await {
             warn!("the first packets of pods to the outside may be lost: {problem}");
         }
     }
