@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ovsdb::{Cache, Endpoint, MonitorSpec, Mutation, Op, Options, Replica};
+use ovsdb::{Endpoint, MonitorSpec, Mutation, Op, Options, Replica};
 use tokio::time::{Instant, timeout_at};
 
 const TABLE: &str = "NB_Global";
