@@ -37,20 +37,13 @@ impl CniServer {
         if addresses.is_empty() {
             return;
         }
-        let forget = move || -> host::Result<(usize, Conntrack)> {
+        let forget = move || -> host::Result<usize> {
             let conntrack = Conntrack::open()?;
             let found = conntrack.matching(|one| addresses.contains(&one.reply.src.ip()))?;
             found.iter().try_for_each(|one| conntrack.forget(one))?;
-            Ok((found.len(), conntrack))
+            Ok(found.len())
         };
-        let forgotten = tokio::task::spawn_blocking(forget).await.map(|outcome| {
-            outcome.map(|(count, socket)| {
-                // Closing it takes the kernel some 10 ms (a grace period): nobody waits for that.
-                tokio::task::spawn_blocking(move || drop(socket));
-                count
-            })
-        });
-        match forgotten {
+        match tokio::task::spawn_blocking(forget).await {
             Ok(Ok(0)) => {}
             Ok(Ok(count)) => tracing::debug!(sandbox, count, "connections of the pod forgotten"),
             Ok(Err(error)) => {
