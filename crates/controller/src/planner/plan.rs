@@ -244,7 +244,7 @@ impl Planner<'_> {
             }
             if !table.owned {
                 deletes.push(Op::delete(table.name, uuid));
-                // The server takes a deleted row off the lists it is on, but not off one that the same transaction adds to.
+                // A list this transaction adds to loses the row by name: once it was seen to keep a deleted one.
                 for (at, parent) in self.mirror.listings(&uuid) {
                     let (holder, column) = MEMBERSHIPS[at];
                     let list = self.lists.get_mut(&(holder, parent, column));
